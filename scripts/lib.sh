@@ -1,0 +1,133 @@
+# shellcheck shell=sh
+# SPDX-License-Identifier: GPL-2.0-or-later
+# What the scripts share: progress, Debian packages, and fetching through
+# apt's own tools without touching the user's apt set-up.
+
+root=$(cd "$(dirname "$0")/.." && pwd)
+build=$root/build
+cache=${XDG_CACHE_HOME:-${HOME:?}/.cache}/qemu-lwp
+logs=$build/logs
+started=$(date +%s)
+
+mkdir -p "$logs" "$cache"
+
+say() {
+    t=$(($(date +%s) - started))
+    printf '[%02d:%02d] %s\n' $((t / 60)) $((t % 60)) "$*"
+}
+
+die() {
+    printf '%s: %s\n' "${0##*/}" "$*" >&2
+    exit 1
+}
+
+# Run a command with its output in a log file; show the end of it on failure.
+logged() {
+    log=$logs/$1.log
+    shift
+    ("$@") > "$log" 2>&1 || {
+        tail -n 20 "$log" >&2
+        die "'$*' failed; the whole output is in $log"
+    }
+}
+
+# As logged, but pass on one line of "[n/total] ..." progress in a hundred.
+progress() {
+    log=$logs/$1.log
+    shift
+    rm -f "$log.failed"
+    { "$@" 2>&1 || touch "$log.failed"; } | tee "$log" |
+        awk -F '[][/]' '/^\[[0-9]+\/[0-9]+\]/ && $3 > 100 {
+            p = int(10 * $2 / $3)
+            if (p != last) { printf "        %d of %d\n", $2, $3; fflush() }
+            last = p
+        }'
+    if [ -e "$log.failed" ]; then
+        rm -f "$log.failed"
+        grep -E -A 15 '^FAILED|error:' "$log" | head -n 40 >&2 ||
+            tail -n 20 "$log" >&2
+        die "'$*' failed; the whole output is in $log"
+    fi
+}
+
+as_root() {
+    if [ "$(id -u)" = 0 ]; then
+        "$@"
+    else
+        sudo "$@"
+    fi
+}
+
+# Install those of the named packages that are missing.
+need_packages() {
+    missing=
+    for p; do
+        case $(dpkg-query -W -f '${db:Status-Status}' "$p" 2>/dev/null) in
+        installed) ;;
+        *) missing="$missing $p" ;;
+        esac
+    done
+    [ -n "$missing" ] || return 0
+    [ "$(id -u)" = 0 ] || command -v sudo > /dev/null ||
+        die "needs root or sudo to install:$missing"
+    say "installing Debian packages:$missing"
+    logged apt-update as_root apt-get update
+    # shellcheck disable=SC2086
+    logged apt-install as_root env DEBIAN_FRONTEND=noninteractive \
+        apt-get install -y --no-install-recommends $missing
+}
+
+# The Debian mirror that this machine already uses.
+mirror() {
+    [ -z "${QEMU_LWP_MIRROR:-}" ] || { echo "$QEMU_LWP_MIRROR"; return; }
+    # shellcheck disable=SC2016
+    m=$(apt-get indextargets --format '$(REPO_URI) $(RELEASE)' 2>/dev/null |
+        awk '$1 ~ /\/debian\/?$/ && $2 !~ /security/ { print $1; exit }')
+    [ -n "$m" ] ||
+        die "apt knows no Debian mirror here; set QEMU_LWP_MIRROR to one"
+    echo "$m"
+}
+
+# apt_suite SUITE APT-GET-ARGUMENTS...: apt-get with lists of its own.
+apt_suite() {
+    suite=$1
+    shift
+    d=$cache/apt/$suite
+    mkdir -p "$d/lists/partial" "$d/archives/partial"
+    uri=$(mirror) || exit 1
+    signed='[signed-by=/usr/share/keyrings/debian-archive-keyring.gpg]'
+    {
+        echo "deb $signed $uri $suite main"
+        echo "deb-src $signed $uri $suite main"
+    } > "$d/sources.list"
+    cat > "$d/apt.conf" <<END
+Dir::Etc::sourcelist "$d/sources.list";
+Dir::Etc::sourceparts "-";
+Dir::State "$d";
+Dir::State::Lists "$d/lists";
+Dir::State::status "/var/lib/dpkg/status";
+Dir::Cache "$d";
+APT::Sandbox::User "$(id -un)";
+END
+    if [ -z "$(find "$d/updated" -mtime -1 2>/dev/null)" ]; then
+        logged "apt-$suite" apt-get -c "$d/apt.conf" --error-on=any update
+        touch "$d/updated"
+    fi
+    apt-get -c "$d/apt.conf" "$@"
+}
+
+# fetch_debs DIR SUITE PACKAGE...: download packages, unpack them into DIR.
+fetch_debs() {
+    dir=$1
+    suite=$2
+    shift 2
+    mkdir -p "$cache/debs"
+    for p; do
+        say "fetching $p ($suite)"
+        rm -rf "$cache/debs/$p"
+        mkdir -p "$cache/debs/$p"
+        (cd "$cache/debs/$p" &&
+            logged "fetch-$p" apt_suite "$suite" download "$p/$suite")
+        dpkg -x "$cache/debs/$p/"*.deb "$dir"
+    done
+}

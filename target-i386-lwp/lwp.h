@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* AMD Lightweight Profiling: what the rest of target/i386 calls. */
+
+#ifndef I386_LWP_H
+#define I386_LWP_H
+
+#include "cpu.h"
+
+/*
+ * Fill in CPUID Fn8000_001C EDX for a CPU that has LWP but whose model and
+ * user name none of its features: it gets all that the accelerator has.
+ */
+void lwp_cpu_expand_features(X86CPU *cpu);
+
+/* CPUID Fn8000_001C (§3.3); all zero on a CPU without LWP. */
+void lwp_cpu_cpuid(CPUX86State *env, uint32_t *eax, uint32_t *ebx,
+                   uint32_t *ecx, uint32_t *edx);
+
+/* RDMSR and WRMSR of the two LWP MSRs (§4.2, §4.3); false means #GP. */
+bool lwp_cpu_rdmsr(CPUX86State *env, uint32_t msr, uint64_t *val);
+bool lwp_cpu_wrmsr(CPUX86State *env, uint32_t msr, uint64_t val);
+
+/* XCR0 has changed: LWP state does not outlive XCR0[62]. */
+void lwp_cpu_xcr0_changed(CPUX86State *env);
+
+/* A new thread or process starts with LWP disabled (§8.4). */
+void lwp_cpu_disable(CPUX86State *env);
+
+/* User mode emulation: what an operating system would have set up. */
+void lwp_cpu_reset_user(CPUX86State *env);
+
+/*
+ * Operand descriptor of helper_lwpval() and helper_lwpins(): bits 15:0 are the
+ * immediate, this one says that the second operand is in memory.
+ */
+#define LWP_DESC_MEM    (1u << 16)
+
+#ifdef CONFIG_TCG
+/* XSAVE and XRSTOR of component 62; @image is NULL for the initial state. */
+void lwp_cpu_xsave(CPUX86State *env, uint8_t image[LWP_XSAVE_SIZE]);
+void lwp_cpu_xrstor(CPUX86State *env, const uint8_t *image);
+#endif
+
+#ifndef CONFIG_USER_ONLY
+extern const VMStateDescription vmstate_lwp;
+#endif
+
+#endif

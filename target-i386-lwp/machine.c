@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* AMD Lightweight Profiling: migration. */
+
+#include "qemu/osdep.h"
+#include "qemu/error-report.h"
+#include "migration/vmstate.h"
+#include "lwp.h"
+
+static bool lwp_needed(void *opaque)
+{
+    X86CPU *cpu = opaque;
+
+    return cpu->env.lwp.cfg || lwp_enabled(&cpu->env.lwp);
+}
+
+static int lwp_post_load(void *opaque, int version_id)
+{
+    X86CPU *cpu = opaque;
+    CPUX86State *env = &cpu->env;
+
+    if (!(env->features[FEAT_8000_0001_ECX] & CPUID_EXT3_LWP)) {
+        error_report("CPU %d: the incoming state uses LWP, "
+                     "which this CPU does not have", CPU(cpu)->cpu_index);
+        return -EINVAL;
+    }
+    if (!lwp_state_valid(&env->lwp, env->features[FEAT_8000_001C_EDX],
+                         env->xcr0 & XSTATE_LWP_MASK)) {
+        error_report("CPU %d: inconsistent LWP state in the incoming stream",
+                     CPU(cpu)->cpu_index);
+        return -EINVAL;
+    }
+    cpu_sync_lwp_hflags(env);
+    return 0;
+}
+
+const VMStateDescription vmstate_lwp = {
+    .name = "cpu/lwp",
+    .version_id = 1,
+    .minimum_version_id = 1,
+    .needed = lwp_needed,
+    .post_load = lwp_post_load,
+    .fields = (const VMStateField[]) {
+        VMSTATE_UINT64(env.lwp.cfg, X86CPU),
+        VMSTATE_UINT64(env.lwp.cbaddr, X86CPU),
+        VMSTATE_UINT64(env.lwp.base, X86CPU),
+        VMSTATE_UINT64(env.lwp.prng, X86CPU),
+        VMSTATE_UINT64(env.lwp.pending_ip, X86CPU),
+        VMSTATE_UINT64_ARRAY(env.lwp.pending.q, X86CPU, LWP_RECORD_SIZE / 8),
+        VMSTATE_INT32_ARRAY(env.lwp.counter, X86CPU, LWP_NR_EVENTS),
+        VMSTATE_UINT32(env.lwp.size, X86CPU),
+        VMSTATE_UINT32(env.lwp.head, X86CPU),
+        VMSTATE_UINT32(env.lwp.flags, X86CPU),
+        VMSTATE_UINT32(env.lwp.filters, X86CPU),
+        VMSTATE_BOOL(env.lwp.pending_deferred, X86CPU),
+        VMSTATE_END_OF_LIST()
+    }
+};
