@@ -1,0 +1,979 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Unit tests of the LWP engine.  Guest memory is an array of pages that can be
+ * made inaccessible, and any single access can be made to fault.
+ */
+
+#include <setjmp.h>
+#include <string.h>
+#include <glib.h>
+#include "lwp.h"
+
+#define PAGE        4096u
+#define PAGES       8
+#define MEM_BASE    0x100000u
+#define CB          (MEM_BASE)
+#define CB2         (MEM_BASE + PAGE)
+#define RING        (MEM_BASE + 2 * PAGE)
+#define RING2       (MEM_BASE + 4 * PAGE)
+#define MIN_RING    1024u
+#define ALL_EVENTS  LWP_FLAG_EVENTS
+#define MAX_COUNT   0x1ffffff
+
+#define FLAG_VAL    LWP_FLAG(LWP_EVENT_VAL)
+#define FLAG_IRE    LWP_FLAG(LWP_EVENT_IRE)
+#define FLAG_BRE    LWP_FLAG(LWP_EVENT_BRE)
+#define FLAG_DME    LWP_FLAG(LWP_EVENT_DME)
+#define FLAG_RNH    LWP_FLAG(LWP_EVENT_RNH)
+
+typedef struct TestMem {
+    LwpMem parent;
+    uint8_t bytes[PAGES * PAGE];
+    bool absent[PAGES];
+    int fault_at;           /* number of the access that faults, or -1 */
+    int accesses;
+    uint64_t fault_addr;
+    jmp_buf fault;
+} TestMem;
+
+static TestMem mem;
+static LwpState lwp;
+
+static const LwpSegment mode64 = { .va_bits = 48 };
+
+static uint8_t *touch(uint64_t addr, uint32_t len)
+{
+    uint64_t first = (addr - MEM_BASE) / PAGE;
+    uint64_t last = (addr + len - 1 - MEM_BASE) / PAGE;
+
+    g_assert_cmpuint(len, <=, 2 * PAGE);
+    if (mem.accesses++ == mem.fault_at) {
+        mem.fault_addr = addr;
+        longjmp(mem.fault, 1);
+    }
+    for (uint64_t p = first; p <= last; p++) {
+        if (p >= PAGES || mem.absent[p]) {
+            mem.fault_addr = MAX(addr, MEM_BASE + p * PAGE);
+            longjmp(mem.fault, 1);
+        }
+    }
+    return &mem.bytes[addr - MEM_BASE];
+}
+
+static void test_probe(LwpMem *m, uint64_t addr, uint32_t len)
+{
+    touch(addr, len);
+}
+
+static uint32_t test_ld32(LwpMem *m, uint64_t addr)
+{
+    uint32_t val;
+
+    memcpy(&val, touch(addr, 4), 4);
+    return GUINT32_FROM_LE(val);
+}
+
+static uint64_t test_ld64(LwpMem *m, uint64_t addr)
+{
+    uint64_t val;
+
+    memcpy(&val, touch(addr, 8), 8);
+    return GUINT64_FROM_LE(val);
+}
+
+static void test_st32(LwpMem *m, uint64_t addr, uint32_t val)
+{
+    val = GUINT32_TO_LE(val);
+    memcpy(touch(addr, 4), &val, 4);
+}
+
+static void test_st64(LwpMem *m, uint64_t addr, uint64_t val)
+{
+    val = GUINT64_TO_LE(val);
+    memcpy(touch(addr, 8), &val, 8);
+}
+
+static const LwpMemOps test_ops = {
+    .probe = test_probe,
+    .ld32 = test_ld32,
+    .ld64 = test_ld64,
+    .st32 = test_st32,
+    .st64 = test_st64,
+};
+
+/* Runs a statement; whether it faulted. */
+#define FAULTS(...)                                     \
+    (setjmp(mem.fault) ? true : ({ __VA_ARGS__; false; }))
+
+static uint32_t get32(uint64_t addr)
+{
+    return test_ld32(NULL, addr);
+}
+
+static uint64_t get64(uint64_t addr)
+{
+    return test_ld64(NULL, addr);
+}
+
+static void put32(uint64_t addr, uint32_t val)
+{
+    test_st32(NULL, addr, val);
+}
+
+static void put64(uint64_t addr, uint64_t val)
+{
+    test_st64(NULL, addr, val);
+}
+
+/* Byte offsets of Table 6-1, on purpose not the engine's. */
+static uint64_t interval(uint64_t cb, int event)
+{
+    return cb + 128 + 8 * (event - 1);
+}
+
+static uint64_t counter(uint64_t cb, int event)
+{
+    return interval(cb, event) + 4;
+}
+
+#define FLAGS(cb)   ((cb) + 0)
+#define SIZE(cb)    ((cb) + 4)
+#define BASE(cb)    ((cb) + 8)
+#define HEAD(cb)    ((cb) + 16)
+#define MISSED(cb)  ((cb) + 24)
+#define FILTERS(cb) ((cb) + 36)
+#define TAIL(cb)    ((cb) + 64)
+
+static void reset(uint32_t features)
+{
+    memset(&lwp, 0, sizeof(lwp));
+    memset(&mem, 0, sizeof(mem));
+    mem.parent.ops = &test_ops;
+    mem.parent.features = features;
+    mem.fault_at = -1;
+    g_assert_true(lwp_write_cfg(&lwp, features, features));
+}
+
+static void init_cb(uint64_t cb, uint32_t flags, uint64_t ring, uint32_t size)
+{
+    memset(&mem.bytes[cb - MEM_BASE], 0, 256);
+    put32(FLAGS(cb), flags);
+    put32(SIZE(cb), size);
+    put64(BASE(cb), ring);
+}
+
+static bool load(uint64_t ea)
+{
+    return lwp_llwpcb(&lwp, &mem.parent, &mode64, ea);
+}
+
+/* An LWP session on CB and RING. */
+static void start(uint32_t features, uint32_t flags)
+{
+    reset(features);
+    init_cb(CB, flags, RING, MIN_RING);
+    g_assert_true(load(CB));
+}
+
+static uint64_t slwpcb(void)
+{
+    return lwp_slwpcb(&lwp, &mem.parent, &mode64);
+}
+
+static bool ins(uint32_t data1)
+{
+    return lwp_insert(&lwp, &mem.parent, LWP_EVENT_INS, 0x4321, data1,
+                      0x401000, 0xdeadbeefcafef00d);
+}
+
+/* LWPVAL as its helper runs it; whether it stored a record. */
+static bool val(uint32_t data1)
+{
+    if (!lwp_val_due(&lwp)) {
+        return false;
+    }
+    lwp_insert(&lwp, &mem.parent, LWP_EVENT_VAL, 7, data1, 0x402000, data1);
+    return true;
+}
+
+static void assert_record(uint64_t slot, uint8_t id, uint8_t core,
+                          uint16_t flags, uint32_t data1, uint64_t ip,
+                          uint64_t data2)
+{
+    const uint8_t *p = &mem.bytes[slot - MEM_BASE];
+
+    g_assert_cmphex(p[0], ==, id);
+    g_assert_cmphex(p[1], ==, core);
+    g_assert_cmphex(p[2] | p[3] << 8, ==, flags);
+    g_assert_cmphex(get32(slot + 4), ==, data1);
+    g_assert_cmphex(get64(slot + 8), ==, ip);
+    g_assert_cmphex(get64(slot + 16), ==, data2);
+    g_assert_cmphex(get64(slot + 24), ==, 0);
+}
+
+/* Table 3-1, with the values of silicon.md for Family 15h. */
+static void test_cpuid(void)
+{
+    static const struct {
+        uint32_t features;
+        uint64_t cfg;
+        bool avail;
+        uint32_t regs[4];
+    } t[] = {
+        { 0, 0, true, { 1, 0x80002010, 0x00010200, 1 } },
+        { 0x0000000e, 0, false, { 0, 0x80032013, 0x00010200, 0xf } },
+        { 0x8000000e, 0x8000000e, false,
+          { 0, 0x80032013, 0x00010200, 0x8000000f } },
+        { 0x8000000e, 0xff0280000002, true,
+          { 0x80000003, 0x80032013, 0x00010200, 0x8000000f } },
+        { 0x02, 2, true, { 3, 0x80012011, 0x00010200, 3 } },
+        { 0x7e, 0, true, { 1, 0x80062016, 0x00010200, 0x7f } },
+    };
+
+    for (int i = 0; i < G_N_ELEMENTS(t); i++) {
+        uint32_t regs[4];
+
+        lwp_cpuid(t[i].features, t[i].cfg, t[i].avail, regs);
+        g_assert_cmpmem(regs, sizeof(regs), t[i].regs, sizeof(regs));
+    }
+}
+
+static void test_cfg(void)
+{
+    static const struct {
+        uint64_t write;
+        bool ok;
+        uint64_t read;
+    } t[] = {
+        { 0x8000000e, true, 0x8000000e },
+        { 0x8000000f, true, 0x8000000e },           /* EDX verbatim */
+        { 1, true, 0 },
+        { 0x10, false, 0 },                         /* DME is not there */
+        { 0x40000000, false, 0 },
+        { 0x80000000, true, 0x80000000 },
+        { 0xffffffff00000002, true, 0xffff00000002 },
+        { 0x0000a53c00000000, true, 0xa53c00000000 },
+    };
+
+    for (int i = 0; i < G_N_ELEMENTS(t); i++) {
+        reset(0x8000000e);
+        g_assert_true(lwp_write_cfg(&lwp, 0x8000000e, 0));
+        g_assert_true(lwp_write_cfg(&lwp, 0x8000000e, t[i].write) == t[i].ok);
+        g_assert_cmphex(lwp.cfg, ==, t[i].read);
+    }
+}
+
+/* §4.2 with readings.md 6: withdrawn at once, granted by LLWPCB only. */
+static void test_cfg_live(void)
+{
+    start(FLAG_VAL, FLAG_VAL);
+    g_assert_true(lwp_write_cfg(&lwp, FLAG_VAL, 0));
+    g_assert_false(val(1));
+    g_assert_true(lwp_enabled(&lwp));
+    g_assert_true(lwp_write_cfg(&lwp, FLAG_VAL, FLAG_VAL));
+    g_assert_false(val(1));
+    put32(HEAD(CB), 0xffff);
+    g_assert_true(load(CB));
+    g_assert_true(val(1));
+    g_assert_cmpuint(get32(HEAD(CB)), ==, LWP_RECORD_SIZE);
+}
+
+static void test_cbaddr(void)
+{
+    start(FLAG_VAL, FLAG_VAL);
+    g_assert_cmphex(lwp.cbaddr, ==, CB);
+    g_assert_false(lwp_write_cbaddr(&lwp, CB));
+    g_assert_false(lwp_write_cbaddr(&lwp, 1));
+    g_assert_true(lwp_enabled(&lwp));
+    put32(counter(CB, 1), 99);
+    g_assert_true(lwp_write_cbaddr(&lwp, 0));
+    g_assert_false(lwp_enabled(&lwp));
+    g_assert_cmpuint(get32(counter(CB, 1)), ==, 99);    /* nothing flushed */
+    g_assert_cmphex(lwp.cfg, ==, FLAG_VAL);
+    g_assert_cmphex(slwpcb(), ==, 0);
+}
+
+/* §5.1 step 4 in 64-bit mode and behind data segments. */
+static void test_llwpcb_limits(void)
+{
+    static const LwpSegment flat = { .first = 0, .last = UINT32_MAX };
+    static const LwpSegment none = { .first = 1, .last = 0 };
+    static const LwpSegment exact = { .last = RING + MIN_RING - 1 };
+    static const LwpSegment tight = { .last = RING + MIN_RING - 2 };
+    static const LwpSegment down = { .first = CB, .last = UINT32_MAX };
+    static const LwpSegment down1 = { .first = CB + 1, .last = UINT32_MAX };
+    static const LwpSegment based = { .base = 0x1000, .last = UINT32_MAX };
+    static const LwpSegment wraps = { .base = -0x1000, .last = UINT32_MAX };
+    const struct {
+        const LwpSegment *ds;
+        uint64_t ea, ring;
+        uint32_t size;
+        bool ok;
+    } t[] = {
+        { &mode64, CB, RING, MIN_RING, true },
+        { &mode64, CB, RING, MIN_RING - 1, false },
+        { &mode64, CB, RING, MIN_RING + 31, true },
+        { &mode64, CB, RING, 0, false },
+        { &mode64, CB, RING, 0xf0000000 + MIN_RING, true },     /* Random */
+        { &mode64, CB, 0x7ffffffffc00, MIN_RING, true },
+        { &mode64, CB, 0x7ffffffffc01, MIN_RING, false },
+        { &mode64, CB, 0xffffffffffffffe0, MIN_RING, false },
+        { &mode64, CB, 0xffff800000000000, MIN_RING, true },
+        { &mode64, CB, 0x0000800000000000, MIN_RING, false },
+        { &mode64, 0x800000000000, RING, MIN_RING, false },
+        { &mode64, 0xfffffffffffffff8, RING, MIN_RING, false },
+        { &flat, CB, RING, MIN_RING, true },
+        { &flat, CB, 1ull << 32 | RING, MIN_RING, false },
+        { &flat, CB, 0xfffffc00, MIN_RING, true },
+        { &flat, CB, 0xfffffc01, MIN_RING, false },
+        { &none, CB, RING, MIN_RING, false },
+        { &exact, CB, RING, MIN_RING, true },
+        { &tight, CB, RING, MIN_RING, false },
+        { &down, CB, RING, MIN_RING, true },
+        { &down1, CB, RING, MIN_RING, false },
+        { &based, CB - 0x1000, RING - 0x1000, MIN_RING, true },
+        { &wraps, CB + 0x1000, RING + 0x1000, MIN_RING, true },
+    };
+
+    for (int i = 0; i < G_N_ELEMENTS(t); i++) {
+        LwpSegment ds = *t[i].ds;
+        bool ok;
+
+        reset(FLAG_VAL);
+        init_cb(CB, FLAG_VAL, t[i].ring, t[i].size);
+        ok = lwp_llwpcb(&lwp, &mem.parent, &ds, t[i].ea);
+        g_assert_true(ok == t[i].ok);
+        g_assert_true(lwp_enabled(&lwp) == ok);
+        if (ok) {
+            g_assert_cmphex(lwp.cbaddr, ==, CB);
+            g_assert_cmphex(lwp_slwpcb(&lwp, &mem.parent, &ds), ==, t[i].ea);
+        }
+    }
+
+    /* The limit reaches to the last byte of the LWPCB, LwpCbSize of it. */
+    for (int over = 0; over < 2; over++) {
+        LwpSegment ds = { .last = CB2 + 128 + 3 * 8 - 1 - over };
+
+        reset(0xe);
+        init_cb(CB2, 0, CB, MIN_RING);
+        g_assert_true(lwp_llwpcb(&lwp, &mem.parent, &ds, CB2) == !over);
+    }
+}
+
+/* §5.1 step 4: #GP leaves the old session flushed, the new LWPCB untouched. */
+static void test_llwpcb_gp(void)
+{
+    start(FLAG_VAL, FLAG_VAL);
+    lwp.counter[0] = 42;
+    init_cb(CB2, 0xffffffff, RING2, MIN_RING - 32);
+    g_assert_false(load(CB2));
+    g_assert_false(lwp_enabled(&lwp));
+    g_assert_cmpuint(get32(counter(CB, 1)), ==, 42);
+    g_assert_cmphex(get32(FLAGS(CB2)), ==, 0xffffffff);
+}
+
+/* §5.1 steps 6 and 7. */
+static void test_llwpcb_init(void)
+{
+    static const struct {
+        uint32_t interval, counter;
+        uint32_t interval_after;
+        int32_t counter_loaded;
+    } t[] = {
+        { 0, 0, 0, 0 },
+        { 9, 4, 9, 4 },
+        { 9, 1000, 9, 1000 },
+        { MAX_COUNT, MAX_COUNT, MAX_COUNT, MAX_COUNT },
+        { 0x2000000, 0x3ffffff, 0, 0 },             /* negative */
+        { 0x3fffffe, 5, 0, 5 },
+        { 0xfc000003, 0xfc000007, 3, 7 },           /* reserved bits */
+    };
+
+    for (int i = 0; i < G_N_ELEMENTS(t); i++) {
+        reset(FLAG_VAL | FLAG_BRE);
+        init_cb(CB, 0xffffffff, RING, MIN_RING);
+        for (int n = LWP_EVENT_VAL; n <= LWP_EVENT_BRE; n++) {
+            put32(interval(CB, n), t[i].interval);
+            put32(counter(CB, n), t[i].counter);
+        }
+        g_assert_true(load(CB));
+        g_assert_cmphex(get32(FLAGS(CB)), ==, FLAG_VAL | FLAG_BRE);
+        g_assert_cmphex(get32(interval(CB, 1)), ==, t[i].interval_after);
+        g_assert_cmphex(get32(interval(CB, 2)), ==, t[i].interval);
+        g_assert_cmphex(get32(interval(CB, 3)), ==, t[i].interval_after);
+        g_assert_cmphex(get32(counter(CB, 1)), ==, t[i].counter);
+        g_assert_cmpint(lwp.counter[0], ==, t[i].counter_loaded);
+        g_assert_cmpint(lwp.counter[2], ==, t[i].counter_loaded);
+    }
+}
+
+/* INT is rewritten in Flags like any other feature, but is not an event. */
+static void test_llwpcb_int(void)
+{
+    start(FLAG_VAL | LWP_FLAG_INT, FLAG_VAL | LWP_FLAG_INT);
+    g_assert_cmphex(get32(FLAGS(CB)), ==, FLAG_VAL | LWP_FLAG_INT);
+    g_assert_cmphex(lwp.flags, ==, FLAG_VAL);
+}
+
+static void test_head_repair(void)
+{
+    static const struct {
+        uint32_t size, head, repaired;
+    } t[] = {
+        { 1024, 0, 0 }, { 1024, 992, 992 }, { 1024, 1023, 0 },
+        { 1024, 1024, 0 }, { 1024, 40, 32 }, { 1024, 0xffffffff, 0 },
+        { 1056, 1024, 1024 }, { 1055, 1024, 0 }, { 1055, 993, 0 },
+    };
+
+    for (int i = 0; i < G_N_ELEMENTS(t); i++) {
+        reset(0);
+        init_cb(CB, 0, RING, t[i].size);
+        put32(HEAD(CB), t[i].head);
+        g_assert_true(load(CB));
+        g_assert_cmpuint(lwp.head, ==, t[i].repaired);
+        slwpcb();
+        g_assert_cmpuint(get32(HEAD(CB)), ==, t[i].repaired);
+    }
+}
+
+/* §5.2: the active counters and the head, always. */
+static void test_flush(void)
+{
+    start(ALL_EVENTS, FLAG_VAL | FLAG_BRE | FLAG_RNH);
+    lwp.counter[LWP_EVENT_VAL - 1] = -3;
+    lwp.counter[LWP_EVENT_BRE - 1] = MAX_COUNT;
+    lwp.counter[LWP_EVENT_RNH - 1] = 0;
+    for (int n = 1; n <= LWP_NR_EVENTS; n++) {
+        put32(counter(CB, n), 0x5555);
+    }
+    put32(HEAD(CB), 0x77);
+    g_assert_cmphex(slwpcb(), ==, CB);
+    g_assert_cmphex(get32(counter(CB, LWP_EVENT_VAL)), ==, 0x3fffffd);
+    g_assert_cmphex(get32(counter(CB, LWP_EVENT_IRE)), ==, 0x5555);
+    g_assert_cmphex(get32(counter(CB, LWP_EVENT_BRE)), ==, MAX_COUNT);
+    g_assert_cmphex(get32(counter(CB, LWP_EVENT_CNH)), ==, 0x5555);
+    g_assert_cmphex(get32(counter(CB, LWP_EVENT_RNH)), ==, 0);
+    g_assert_cmphex(get32(HEAD(CB)), ==, 0);
+    g_assert_true(lwp_enabled(&lwp));
+}
+
+static void test_records(void)
+{
+    start(FLAG_VAL, FLAG_VAL);
+    g_assert_true(lwp_write_cfg(&lwp, FLAG_VAL, FLAG_VAL | 0x5aull << 32));
+    g_assert_false(ins(0x12345678));
+    g_assert_true(val(0x9abcdef0));
+    assert_record(RING, 255, 0x5a, 0x4321, 0x12345678, 0x401000,
+                  0xdeadbeefcafef00d);
+    assert_record(RING + 32, 1, 0x5a, 7, 0x9abcdef0, 0x402000, 0x9abcdef0);
+    g_assert_cmpuint(get32(HEAD(CB)), ==, 64);
+}
+
+/* §1.1 step 3, Table 6-1 MissedEvents. */
+static void test_ring_full(void)
+{
+    const int slots = MIN_RING / LWP_RECORD_SIZE;
+
+    start(0, 0);
+    put64(MISSED(CB), UINT32_MAX);
+    for (int i = 0; i < slots - 1; i++) {
+        g_assert_false(ins(i));
+    }
+    for (int i = 0; i < 3; i++) {
+        g_assert_true(ins(1000 + i));
+        g_assert_cmpuint(get64(MISSED(CB)), ==, UINT32_MAX + 1ull + i);
+        g_assert_cmpuint(get32(HEAD(CB)), ==, MIN_RING - 32);
+        g_assert_cmpuint(get32(RING + MIN_RING - 32 + 4), ==, 1000 + i);
+    }
+    g_assert_cmpuint(get32(RING + 4), ==, 0);
+
+    /* The tail is read again; the head wraps. */
+    put32(TAIL(CB), 64);
+    g_assert_false(ins(2000));
+    g_assert_cmpuint(get32(HEAD(CB)), ==, 0);
+    g_assert_false(ins(2001));
+    g_assert_true(ins(2002));
+    g_assert_cmpuint(get32(RING + 4), ==, 2001);
+    g_assert_cmpuint(get32(RING + 32 + 4), ==, 2002);
+    g_assert_cmpuint(get32(RING + 64 + 4), ==, 2);
+
+    /* Tails against the rules never match, and never do harm. */
+    put32(TAIL(CB), 0xffffffff);
+    for (int i = 0; i < 5 * slots; i++) {
+        g_assert_false(ins(i));
+    }
+}
+
+/* Exactly every (interval + 1)th LWPVAL, the first after counter + 1. */
+static void test_val_period(void)
+{
+    static const int periods[][2] = { { 0, 0 }, { 9, 9 }, { 4, 17 }, { 7, 0 } };
+
+    for (int i = 0; i < G_N_ELEMENTS(periods); i++) {
+        int next;
+
+        reset(FLAG_VAL);
+        init_cb(CB, FLAG_VAL, RING, MIN_RING);
+        put32(interval(CB, 1), periods[i][0]);
+        put32(counter(CB, 1), periods[i][1]);
+        g_assert_true(load(CB));
+        next = periods[i][1];
+        for (int n = 0; n < 100; n++) {
+            g_assert_true(val(n) == (n == next));
+            if (n == next) {
+                next += periods[i][0] + 1;
+            }
+        }
+    }
+}
+
+static void test_val_disabled(void)
+{
+    start(FLAG_VAL, 0);
+    g_assert_false(val(1));
+    lwp_disable(&lwp);
+    g_assert_false(val(1));
+    g_assert_cmpuint(get32(HEAD(CB)), ==, 0);
+}
+
+/* A full ring resets the counter all the same (§1.1 step 5). */
+static void test_val_missed(void)
+{
+    start(FLAG_VAL, FLAG_VAL);
+    put32(interval(CB, 1), 2);
+    put32(TAIL(CB), 32);
+    for (int i = 0; i < 30; i++) {
+        g_assert_true(val(i) == (i % 3 == 0));
+    }
+    g_assert_cmpuint(get64(MISSED(CB)), ==, 10);
+}
+
+/* Overrun shortens the next period (§1.1 step 5); counters saturate. */
+static void test_overrun(void)
+{
+    static const struct {
+        int32_t counter;
+        uint32_t interval;
+        int32_t reset;
+    } t[] = {
+        { 0, 10, 10 }, { -1, 10, 9 }, { -4, 10, 6 }, { -20, 10, -10 },
+        { -0x2000000, 0, -0x2000000 }, { -0x2000000, 1, -0x1ffffff },
+    };
+
+    for (int i = 0; i < G_N_ELEMENTS(t); i++) {
+        start(FLAG_VAL, FLAG_VAL);
+        put32(interval(CB, 1), t[i].interval);
+        lwp.counter[0] = t[i].counter;
+        g_assert_true(val(1));
+        g_assert_cmpint(lwp.counter[0], ==, t[i].reset);
+    }
+}
+
+/* Table 6-1 Random: the bottom bits vary, the others do not. */
+static void test_random(void)
+{
+    for (uint32_t bits = 0; bits < 16; bits++) {
+        uint32_t mask = (1u << bits) - 1, seen0 = 0, seen1 = 0;
+        uint64_t seed = 0;
+
+        for (int run = 0; run < 2; run++) {
+            reset(FLAG_VAL);
+            init_cb(CB, FLAG_VAL, RING, bits << 28 | MIN_RING);
+            put32(interval(CB, 1), 0x155aaaa);
+            g_assert_true(load(CB));
+            g_assert_cmphex(lwp.size, ==, MIN_RING);
+            for (int i = 0; i < 200; i++) {
+                lwp.counter[0] = 0;
+                g_assert_true(val(i));
+                g_assert_cmphex(lwp.counter[0] & ~mask, ==, 0x155aaaa & ~mask);
+                seen1 |= lwp.counter[0];
+                seen0 |= ~lwp.counter[0];
+            }
+            if (run) {
+                g_assert_cmphex(lwp.prng, ==, seed);
+            }
+            seed = lwp.prng;
+        }
+        g_assert_cmphex(seen0 & seen1 & MAX_COUNT, ==, mask);
+    }
+}
+
+/* Table 7-1, byte by byte. */
+static void test_xsave_layout(void)
+{
+    uint8_t image[LWP_XSAVE_SIZE];
+    static const struct {
+        int offset, bytes;
+        uint64_t val;
+    } t[] = {
+        { 0, 8, CB }, { 8, 4, FLAG_VAL | FLAG_DME }, { 12, 4, 64 },
+        { 16, 8, RING }, { 24, 4, MIN_RING }, { 28, 4, 0xdeadbeef },
+        { 32, 8, 0x1122334455667702 }, { 40, 8, 0x401234 }, { 48, 8, 5 },
+        { 56, 8, 0 }, { 64, 4, 0x3ffffff }, { 68, 4, 0 }, { 72, 4, 0 },
+        { 76, 4, 1234 }, { 80, 8, 0 }, { 88, 8, 0 }, { 96, 8, 0 },
+        { 104, 8, 0 }, { 112, 8, 0 }, { 120, 8, 0 },
+    };
+
+    reset(ALL_EVENTS);
+    init_cb(CB, FLAG_VAL | FLAG_DME, RING, MIN_RING);
+    put32(HEAD(CB), 64);
+    put32(FILTERS(CB), 0xdeadbeef);
+    g_assert_true(load(CB));
+    lwp.counter[0] = -1;
+    lwp.counter[1] = 77;        /* of an event that is not enabled */
+    lwp.counter[3] = 1234;
+    lwp.pending = (LwpRecord) { { 0x1122334455667702, 0x401234, 5, 0 } };
+
+    memset(image, 0xff, sizeof(image));
+    lwp_xsave(&lwp, image);
+    for (int i = 0; i < G_N_ELEMENTS(t); i++) {
+        for (int b = 0; b < t[i].bytes; b++) {
+            g_assert_cmphex(image[t[i].offset + b], ==,
+                            (uint8_t)(t[i].val >> (8 * b)));
+        }
+    }
+}
+
+static void test_xsave_roundtrip(void)
+{
+    uint8_t image[LWP_XSAVE_SIZE];
+    LwpState saved;
+
+    start(ALL_EVENTS, ALL_EVENTS);
+    for (int n = 0; n < LWP_NR_EVENTS; n++) {
+        lwp.counter[n] = n % 2 ? -1 - n * 1000 : MAX_COUNT - n;
+    }
+    lwp.filters = 0x87654321;
+    lwp.pending = (LwpRecord) { { 0x03, 1, 2, 3 } };
+    saved = lwp;
+    lwp_xsave(&lwp, image);
+    lwp_disable(&lwp);
+    g_assert_false(lwp_pending(&lwp));
+    lwp_xrstor(&lwp, ALL_EVENTS, image, NULL);
+    g_assert_cmpmem(&lwp, sizeof(lwp), &saved, sizeof(saved));
+
+    /* XSTATE_BV[62] = 0 */
+    lwp_xrstor(&lwp, ALL_EVENTS, NULL, NULL);
+    g_assert_false(lwp_enabled(&lwp) || lwp.flags || lwp_pending(&lwp));
+    g_assert_cmphex(lwp.cfg, ==, ALL_EVENTS);
+}
+
+static void image_put(uint8_t *image, int offset, uint64_t val)
+{
+    for (int b = 0; b < (offset == 0 || offset == 16 ? 8 : 4); b++) {
+        image[offset + b] = val >> (8 * b);
+    }
+}
+
+/* §7.4 steps 1 and 2, and the checks at CPL 3. */
+static void test_xrstor_rules(void)
+{
+    static const LwpSegment below = { .last = CB - 1 };
+    static const LwpSegment none = { .first = 1, .last = 0 };
+    static const LwpSegment flat = { .last = UINT32_MAX };
+    static const LwpSegment based = { .base = CB, .last = UINT32_MAX };
+    static const LwpSegment beyond = { .base = RING,
+                                       .last = UINT32_MAX - 4 * PAGE };
+    static const LwpSegment exact = { .last = RING + MIN_RING - 1 };
+    static const LwpSegment tight = { .last = RING + MIN_RING - 2 };
+    static const struct {
+        uint64_t cb, base;
+        uint32_t size, head;
+        const LwpSegment *ds;
+        bool on;
+        uint32_t size_after, head_after;
+    } t[] = {
+        { CB, RING, 1024, 0, NULL, true, 1024, 0 },
+        { 0, RING, 1024, 0, NULL, false },
+        { CB, RING, 1023, 0, NULL, false },
+        { CB, RING, 1055, 0, NULL, true, 1024, 0 },
+        { CB, RING, 1055, 1024, NULL, true, 1024, 0 },
+        { CB, RING, 2048, 2016, NULL, true, 2048, 2016 },
+        { CB, RING, 2048, 2017, NULL, true, 2048, 0 },
+        { CB, RING, 2048, 0x7f, NULL, true, 2048, 0x60 },
+        { CB, RING, 0xf0000400, 0, NULL, true, 1024, 0 },
+        { 0x7ff800000000000, ~0ull, 1024, 0, NULL, true, 1024, 0 },
+        { CB, RING, 1024, 0, &mode64, true, 1024, 0 },
+        { 0x800000000000, RING, 1024, 0, &mode64, false },
+        { 0x7ffffffffff0, RING, 1024, 0, &mode64, false },
+        { CB, 0x800000000000, 1024, 0, &mode64, false },
+        { CB, ~0ull, 1024, 0, &mode64, false },
+        { CB, 0x7ffffffffc01, 1024, 0, &mode64, false },
+        { CB, RING, 1024, 0, &flat, true, 1024, 0 },
+        { CB, RING, 1024, 0, &below, false },
+        { CB, RING, 1024, 0, &none, false },
+        { CB, RING, 1024, 0, &based, true, 1024, 0 },
+        { CB, RING, 1024, 0, &beyond, false },      /* CB - base wraps */
+        { CB, RING, 1024, 0, &exact, true, 1024, 0 },
+        { CB, RING, 1024, 0, &tight, false },
+    };
+
+    for (int i = 0; i < G_N_ELEMENTS(t); i++) {
+        uint8_t image[LWP_XSAVE_SIZE] = { };
+
+        start(FLAG_VAL, FLAG_VAL);
+        image_put(image, 0, t[i].cb);
+        image_put(image, 8, 0xffffffff);
+        image_put(image, 12, t[i].head);
+        image_put(image, 16, t[i].base);
+        image_put(image, 24, t[i].size);
+        image_put(image, 64, 0x2000000);
+        image_put(image, 68, 5);
+        lwp_xrstor(&lwp, FLAG_VAL, image, t[i].ds);
+        g_assert_true(lwp_enabled(&lwp) == t[i].on);
+        g_assert_cmphex(lwp.cbaddr, ==, t[i].on ? t[i].cb : 0);
+        g_assert_cmpuint(lwp.size, ==, t[i].size_after);
+        g_assert_cmpuint(lwp.head, ==, t[i].head_after);
+        g_assert_cmphex(lwp.flags, ==, t[i].on ? FLAG_VAL : 0);
+        g_assert_cmpint(lwp.counter[0], ==, t[i].on ? -0x2000000 : 0);
+        g_assert_cmpint(lwp.counter[1], ==, 0);
+        g_assert_true(lwp_state_valid(&lwp, FLAG_VAL, true));
+    }
+}
+
+/* §7.4 step 3: stored once, and what is stored is reset. */
+static void test_pending(void)
+{
+    start(FLAG_VAL | FLAG_IRE, FLAG_VAL | FLAG_IRE);
+    put32(interval(CB, LWP_EVENT_IRE), 100);
+    lwp.pending = (LwpRecord) { { 0x02, 0x1234 } };
+    lwp.counter[LWP_EVENT_IRE - 1] = -5;
+    g_assert_true(lwp_store_pending(&lwp, &mem.parent, 0x1000));
+    g_assert_false(lwp_pending(&lwp));
+    g_assert_cmpint(lwp.counter[LWP_EVENT_IRE - 1], ==, 96);
+    assert_record(RING, 2, 0, 0, 0, 0x1234, 0);
+    g_assert_true(lwp_store_pending(&lwp, &mem.parent, 0x1000));
+    g_assert_cmpuint(get32(HEAD(CB)), ==, 32);
+
+    /* Software's own: whatever EventId it has, no counter is harmed. */
+    for (int id = 1; id < 256; id++) {
+        lwp.counter[0] = 3;
+        lwp.counter[1] = 4;
+        lwp.pending = (LwpRecord) { { id } };
+        put32(TAIL(CB), lwp.head);
+        slwpcb();
+        g_assert_false(lwp_pending(&lwp));
+        g_assert_cmpint(lwp.counter[0], ==, 3);
+        g_assert_cmpint(lwp.counter[1], ==, 4);
+        g_assert_cmpint(lwp.counter[2], ==, 0);
+    }
+    g_assert_cmpuint(get64(MISSED(CB)), ==, 0);
+}
+
+/* readings.md 20: not tried again elsewhere, only where the fault was seen. */
+static void test_pending_deferred(void)
+{
+    start(0, 0);
+    lwp.pending = (LwpRecord) { { 9 } };
+    mem.absent[(RING - MEM_BASE) / PAGE] = true;
+    g_assert_true(FAULTS(lwp_store_pending(&lwp, &mem.parent, 0x1000)));
+    g_assert_cmphex(mem.fault_addr, ==, RING);
+    g_assert_false(lwp_store_pending(&lwp, &mem.parent, 0x2000));
+    g_assert_true(FAULTS(lwp_store_pending(&lwp, &mem.parent, 0x1000)));
+    mem.absent[(RING - MEM_BASE) / PAGE] = false;
+    g_assert_false(lwp_store_pending(&lwp, &mem.parent, 0x2000));
+    g_assert_true(lwp_store_pending(&lwp, &mem.parent, 0x1000));
+    g_assert_cmpuint(get32(HEAD(CB)), ==, 32);
+
+    /* A new pending record starts afresh; SLWPCB does not wait. */
+    lwp.pending = (LwpRecord) { { 9 } };
+    g_assert_true(lwp_store_pending(&lwp, &mem.parent, 0x3000));
+    lwp.pending = (LwpRecord) { { 9 } };
+    mem.absent[(CB - MEM_BASE) / PAGE] = true;
+    g_assert_true(FAULTS(lwp_store_pending(&lwp, &mem.parent, 0x1000)));
+    g_assert_cmphex(mem.fault_addr, ==, CB);
+    g_assert_true(FAULTS(slwpcb()));
+    mem.absent[(CB - MEM_BASE) / PAGE] = false;
+    g_assert_cmphex(slwpcb(), ==, CB);
+    g_assert_false(lwp_pending(&lwp));
+    g_assert_cmpuint(get32(HEAD(CB)), ==, 96);
+}
+
+/* A record or LWPCB across two pages is stored whole or not at all. */
+static void test_page_crossing(void)
+{
+    reset(FLAG_VAL);
+    init_cb(CB, 0, RING + PAGE - 48, MIN_RING);
+    g_assert_true(load(CB));
+    mem.absent[(RING - MEM_BASE) / PAGE + 1] = true;
+    g_assert_false(ins(1));
+    g_assert_true(FAULTS(ins(2)));
+    g_assert_cmphex(mem.fault_addr, ==, RING + PAGE);
+    g_assert_cmphex(get64(RING + PAGE - 16), ==, 0);
+    g_assert_cmpuint(get32(HEAD(CB)), ==, 32);
+    mem.absent[(RING - MEM_BASE) / PAGE + 1] = false;
+    g_assert_false(ins(2));
+    assert_record(RING + PAGE - 16, 255, 0, 0x4321, 2, 0x401000,
+                  0xdeadbeefcafef00d);
+
+    reset(FLAG_VAL);
+    init_cb(CB2 - 100, FLAG_VAL, RING, MIN_RING);
+    mem.absent[(CB2 - MEM_BASE) / PAGE] = true;
+    g_assert_true(FAULTS(load(CB2 - 100)));
+    g_assert_cmphex(mem.fault_addr, ==, CB2);
+    g_assert_cmphex(get32(FLAGS(CB2 - 100)), ==, FLAG_VAL);
+    g_assert_false(lwp_enabled(&lwp));
+}
+
+/*
+ * Whatever access of an instruction faults, restarting it gives what it would
+ * have given without the fault.
+ */
+enum { OP_INS, OP_INS_FULL, OP_VAL, OP_VAL_RANDOM, OP_SLWPCB, OP_LLWPCB,
+       OP_LLWPCB_PENDING, OP_PENDING, OP_COUNT };
+
+static void op_setup(int op)
+{
+    start(ALL_EVENTS, ALL_EVENTS);
+    init_cb(CB2, ALL_EVENTS, RING2, MIN_RING);
+    for (int n = 1; n <= LWP_NR_EVENTS; n++) {
+        put32(interval(CB, n), 100 + n);
+        put32(interval(CB2, n), 0x3000000 + n);
+        put32(counter(CB2, n), 200 + n);
+        lwp.counter[n - 1] = 300 + n;
+    }
+    switch (op) {
+    case OP_INS_FULL:
+        put32(TAIL(CB), 32);
+        break;
+    case OP_VAL_RANDOM:
+        put32(SIZE(CB), 0x50000000 | MIN_RING);
+        /* fall through */
+    case OP_VAL:
+        lwp.counter[0] = 0;
+        break;
+    case OP_LLWPCB_PENDING:
+    case OP_PENDING:
+        lwp.pending = (LwpRecord) { { 3, 4, 5, 6 } };
+        lwp.counter[2] = -9;
+        put32(TAIL(CB), 32);
+        break;
+    }
+}
+
+static void op_run(int op)
+{
+    switch (op) {
+    case OP_INS:
+    case OP_INS_FULL:
+        ins(1);
+        break;
+    case OP_VAL:
+    case OP_VAL_RANDOM:
+        val(1);
+        break;
+    case OP_SLWPCB:
+        slwpcb();
+        break;
+    case OP_LLWPCB:
+    case OP_LLWPCB_PENDING:
+        g_assert_true(load(CB2));
+        break;
+    case OP_PENDING:
+        lwp_store_pending(&lwp, &mem.parent, 0x1000);
+        lwp.pending_ip = 0;
+        break;
+    }
+}
+
+static void op_run_with_fault(int op, int access)
+{
+    op_setup(op);
+    mem.accesses = 0;
+    mem.fault_at = access;
+    g_assert_true(FAULTS(op_run(op)));
+    mem.fault_at = -1;
+    op_run(op);
+}
+
+static void test_restart(void)
+{
+    static LwpState want;
+    static uint8_t want_bytes[sizeof(mem.bytes)];
+
+    for (int op = 0; op < OP_COUNT; op++) {
+        int accesses;
+
+        op_setup(op);
+        mem.accesses = 0;
+        op_run(op);
+        accesses = mem.accesses;
+        g_assert_cmpint(accesses, >, 2);
+        want = lwp;
+        memcpy(want_bytes, mem.bytes, sizeof(mem.bytes));
+
+        for (int k = 0; k < accesses; k++) {
+            op_run_with_fault(op, k);
+            g_assert_cmpmem(&lwp, sizeof(lwp), &want, sizeof(want));
+            g_assert_cmpmem(mem.bytes, sizeof(mem.bytes),
+                            want_bytes, sizeof(want_bytes));
+        }
+    }
+}
+
+/* What migration may bring. */
+static void test_state_valid(void)
+{
+    LwpState good;
+
+    start(FLAG_VAL, FLAG_VAL);
+    good = lwp;
+    g_assert_true(lwp_state_valid(&good, FLAG_VAL, true));
+    g_assert_false(lwp_state_valid(&good, FLAG_VAL, false));
+    g_assert_false(lwp_state_valid(&good, 0, true));
+
+#define BAD(field, value) do {                                      \
+        lwp = good;                                                 \
+        lwp.field = value;                                          \
+        g_assert_false(lwp_state_valid(&lwp, FLAG_VAL, true));      \
+    } while (0)
+    BAD(cfg, 1ull << 48 | FLAG_VAL);
+    BAD(cfg, FLAG_IRE);
+    BAD(flags, FLAG_IRE);
+    BAD(flags, FLAG_VAL | LWP_FLAG_INT);
+    BAD(size, MIN_RING - 32);
+    BAD(size, MIN_RING + 1);
+    BAD(size, 1u << 28);
+    BAD(head, MIN_RING);
+    BAD(head, 16);
+    BAD(counter[0], MAX_COUNT + 1);
+    BAD(counter[5], -MAX_COUNT - 2);
+    BAD(cbaddr, 0);
+
+    lwp = good;
+    lwp_disable(&lwp);
+    g_assert_true(lwp_state_valid(&lwp, FLAG_VAL, false));
+    lwp.pending.q[0] = 1;
+    g_assert_false(lwp_state_valid(&lwp, FLAG_VAL, true));
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/lwp/cpuid", test_cpuid);
+    g_test_add_func("/lwp/msr/cfg", test_cfg);
+    g_test_add_func("/lwp/msr/cfg-live", test_cfg_live);
+    g_test_add_func("/lwp/msr/cbaddr", test_cbaddr);
+    g_test_add_func("/lwp/llwpcb/limits", test_llwpcb_limits);
+    g_test_add_func("/lwp/llwpcb/gp", test_llwpcb_gp);
+    g_test_add_func("/lwp/llwpcb/init", test_llwpcb_init);
+    g_test_add_func("/lwp/llwpcb/int", test_llwpcb_int);
+    g_test_add_func("/lwp/llwpcb/head-repair", test_head_repair);
+    g_test_add_func("/lwp/slwpcb/flush", test_flush);
+    g_test_add_func("/lwp/ring/records", test_records);
+    g_test_add_func("/lwp/ring/full", test_ring_full);
+    g_test_add_func("/lwp/ring/page-crossing", test_page_crossing);
+    g_test_add_func("/lwp/val/period", test_val_period);
+    g_test_add_func("/lwp/val/disabled", test_val_disabled);
+    g_test_add_func("/lwp/val/missed", test_val_missed);
+    g_test_add_func("/lwp/val/overrun", test_overrun);
+    g_test_add_func("/lwp/val/random", test_random);
+    g_test_add_func("/lwp/xsave/layout", test_xsave_layout);
+    g_test_add_func("/lwp/xsave/roundtrip", test_xsave_roundtrip);
+    g_test_add_func("/lwp/xrstor/rules", test_xrstor_rules);
+    g_test_add_func("/lwp/pending/stored-once", test_pending);
+    g_test_add_func("/lwp/pending/deferred", test_pending_deferred);
+    g_test_add_func("/lwp/restart", test_restart);
+    g_test_add_func("/lwp/state-valid", test_state_valid);
+    return g_test_run();
+}
