@@ -9,15 +9,24 @@ static bool lwp_supported(CPUX86State *env)
     return env->features[FEAT_8000_0001_ECX] & CPUID_EXT3_LWP;
 }
 
-void lwp_cpu_expand_features(X86CPU *cpu)
+bool lwp_cpu_expand_features(X86CPU *cpu)
 {
     CPUX86State *env = &cpu->env;
     const FeatureWord w = FEAT_8000_001C_EDX;
 
-    if (lwp_supported(env) && !env->features[w]) {
-        env->features[w] = x86_cpu_get_supported_feature_word(cpu, w) &
-                           ~env->user_features[w];
+    if (!lwp_supported(env)) {
+        return true;
     }
+    if (env->cpuid_xlevel < 0x8000001c) {
+        env->features[w] = 0;
+        return false;
+    }
+    env->cpuid_min_xlevel = MAX(env->cpuid_min_xlevel, 0x8000001c);
+    if (!(env->features[w] & ~env->user_features[w])) {
+        env->features[w] |= x86_cpu_get_supported_feature_word(cpu, w) &
+                            ~env->user_features[w];
+    }
+    return true;
 }
 
 void lwp_cpu_cpuid(CPUX86State *env, uint32_t *eax, uint32_t *ebx,
@@ -46,31 +55,13 @@ bool lwp_cpu_rdmsr(CPUX86State *env, uint32_t msr, uint64_t *val)
 
 bool lwp_cpu_wrmsr(CPUX86State *env, uint32_t msr, uint64_t val)
 {
-    bool ok;
-
     if (!lwp_supported(env)) {
         return false;
     }
     if (msr == MSR_LWP_CFG) {
-        ok = lwp_write_cfg(&env->lwp, env->features[FEAT_8000_001C_EDX], val);
-    } else {
-        ok = lwp_write_cbaddr(&env->lwp, val);
+        return lwp_write_cfg(&env->lwp, env->features[FEAT_8000_001C_EDX], val);
     }
-    cpu_sync_lwp_hflags(env);
-    return ok;
-}
-
-void lwp_cpu_xcr0_changed(CPUX86State *env)
-{
-    if (!(env->xcr0 & XSTATE_LWP_MASK)) {
-        lwp_cpu_disable(env);
-    }
-}
-
-void lwp_cpu_disable(CPUX86State *env)
-{
-    lwp_disable(&env->lwp);
-    cpu_sync_lwp_hflags(env);
+    return lwp_write_cbaddr(&env->lwp, val);
 }
 
 void lwp_cpu_reset_user(CPUX86State *env)

@@ -21,8 +21,11 @@ static void guest_probe(LwpMem *mem, uint64_t addr, uint32_t len)
 
     while (len) {
         uint32_t n = MIN(len, -(addr | TARGET_PAGE_MASK));
+        void *host;
 
-        probe_write(m->env, addr, n, m->mmu_idx, m->ra);
+        /* Not probe_write(): watchpoints are for what is really written. */
+        probe_access_flags(m->env, addr, n, MMU_DATA_STORE, m->mmu_idx, false,
+                           &host, m->ra);
         addr += n;
         len -= n;
     }
@@ -141,6 +144,8 @@ static bool insert(CPUX86State *env, unsigned event, target_ulong data2,
     uint32_t data1 = src;
 
     if (desc & LWP_DESC_MEM) {
+        /* The operand may be a device: read it when nothing else can fail. */
+        lwp_probe_store(&env->lwp, &mem.parent);
         data1 = cpu_ldl_data_ra(env, src, ra);
     }
     return lwp_insert(&env->lwp, &mem.parent, event, desc, data1, ip, data2);
@@ -178,11 +183,6 @@ void helper_lwp_pending(CPUX86State *env, target_ulong ip)
         cpu_sync_lwp_hflags(env);
         cpu_loop_exit_restore(env_cpu(env), ra);
     }
-}
-
-void lwp_cpu_xsave(CPUX86State *env, uint8_t image[LWP_XSAVE_SIZE])
-{
-    lwp_xsave(&env->lwp, image);
 }
 
 void lwp_cpu_xrstor(CPUX86State *env, const uint8_t *image)

@@ -7,10 +7,11 @@
 #include "cpu.h"
 
 /*
- * Fill in CPUID Fn8000_001C EDX for a CPU that has LWP but whose model and
- * user name none of its features: it gets all that the accelerator has.
+ * Fill in CPUID Fn8000_001C EDX of a CPU that has LWP: one whose model names
+ * none of its features gets all that the accelerator has, but for those that
+ * the user has named.  Returns false if the CPU's xlevel hides that leaf.
  */
-void lwp_cpu_expand_features(X86CPU *cpu);
+bool lwp_cpu_expand_features(X86CPU *cpu);
 
 /* CPUID Fn8000_001C (§3.3); all zero on a CPU without LWP. */
 void lwp_cpu_cpuid(CPUX86State *env, uint32_t *eax, uint32_t *ebx,
@@ -19,12 +20,6 @@ void lwp_cpu_cpuid(CPUX86State *env, uint32_t *eax, uint32_t *ebx,
 /* RDMSR and WRMSR of the two LWP MSRs (§4.2, §4.3); false means #GP. */
 bool lwp_cpu_rdmsr(CPUX86State *env, uint32_t msr, uint64_t *val);
 bool lwp_cpu_wrmsr(CPUX86State *env, uint32_t msr, uint64_t val);
-
-/* XCR0 has changed: LWP state does not outlive XCR0[62]. */
-void lwp_cpu_xcr0_changed(CPUX86State *env);
-
-/* A new thread or process starts with LWP disabled (§8.4). */
-void lwp_cpu_disable(CPUX86State *env);
 
 /* User mode emulation: what an operating system would have set up. */
 void lwp_cpu_reset_user(CPUX86State *env);
@@ -36,8 +31,7 @@ void lwp_cpu_reset_user(CPUX86State *env);
 #define LWP_DESC_MEM    (1u << 16)
 
 #ifdef CONFIG_TCG
-/* XSAVE and XRSTOR of component 62; @image is NULL for the initial state. */
-void lwp_cpu_xsave(CPUX86State *env, uint8_t image[LWP_XSAVE_SIZE]);
+/* XRSTOR of component 62 (§7.4); @image is NULL for the initial state. */
 void lwp_cpu_xrstor(CPUX86State *env, const uint8_t *image);
 #endif
 

@@ -9,8 +9,9 @@
 static bool lwp_needed(void *opaque)
 {
     X86CPU *cpu = opaque;
+    const LwpState *s = &cpu->env.lwp;
 
-    return cpu->env.lwp.cfg || lwp_enabled(&cpu->env.lwp);
+    return s->cfg || lwp_enabled(s) || s->prng;
 }
 
 static int lwp_post_load(void *opaque, int version_id)

@@ -131,6 +131,12 @@ static uint64_t prng_next(uint64_t *state)
     return z ^ (z >> 31);
 }
 
+void lwp_probe_store(const LwpState *s, LwpMem *mem)
+{
+    mem->ops->probe(mem, s->cbaddr, cb_size(mem->features));
+    mem->ops->probe(mem, s->base + s->head, LWP_RECORD_SIZE);
+}
+
 /*
  * Store, report and reset (§1.1 steps 3 to 5) for @record.  A negative @count
  * is the counter of the record's event with this occurrence counted, to be
@@ -146,29 +152,25 @@ static bool store_record(LwpState *s, LwpMem *mem, const LwpRecord *record,
     uint64_t cb = s->cbaddr, slot = s->base + s->head;
     uint32_t next = s->head + LWP_RECORD_SIZE;
     uint64_t prng = s->prng;
-    bool reset = count < 0;
+    int32_t reset = 0;
     bool full;
 
-    mem->ops->probe(mem, cb, cb_size(mem->features));
-    mem->ops->probe(mem, slot, LWP_RECORD_SIZE);
+    lwp_probe_store(s, mem);
 
     if (next == s->size) {
         next = 0;
     }
     full = next == ld32(mem, cb + CB_TAIL);
 
-    if (reset) {
+    if (count < 0) {
         uint32_t mask = (1u << (ld32(mem, cb + CB_SIZE) >> RANDOM_SHIFT)) - 1;
-        uint32_t interval = ld_interval(mem, cb, event);
 
+        reset = ld_interval(mem, cb, event);
         if (mask) {
-            interval = (interval & ~mask) | (prng_next(&prng) & mask);
+            reset = (reset & ~mask) | (prng_next(&prng) & mask);
         }
         /* Overrun shortens the next period (§1.1 step 5). */
-        count += 1 + (int32_t)interval;
-        if (count < COUNTER_MIN) {
-            count = COUNTER_MIN;
-        }
+        reset += count + 1;
     }
 
     for (unsigned i = 0; i < LWP_RECORD_SIZE / 8; i++) {
@@ -184,8 +186,8 @@ static bool store_record(LwpState *s, LwpMem *mem, const LwpRecord *record,
         s->head = next;
     }
     s->prng = prng;
-    if (reset) {
-        s->counter[event - 1] = count;
+    if (count < 0) {
+        s->counter[event - 1] = reset;
     }
     return full;
 }
@@ -412,9 +414,14 @@ void lwp_xrstor(LwpState *s, uint32_t features,
     if (cb == 0 || size < MIN_RING) {
         return;
     }
-    if (ds && !(segment_holds(ds, to_effective(ds, cb), cb_size(features)) &&
-                segment_holds(ds, to_effective(ds, base), size))) {
-        return;
+    if (ds) {
+        if (!ds->va_bits && (cb | base) >> 32) {
+            return;     /* what Check() would truncate is not in reach */
+        }
+        if (!segment_holds(ds, to_effective(ds, cb), cb_size(features)) ||
+            !segment_holds(ds, to_effective(ds, base), size)) {
+            return;
+        }
     }
 
     s->cbaddr = cb;
@@ -430,11 +437,10 @@ void lwp_xrstor(LwpState *s, uint32_t features,
             s->counter[n - 1] = sext26(get(p, 4));
         }
     }
-    for (unsigned i = 0; i < LWP_RECORD_SIZE / 8; i++) {
-        s->pending.q[i] = get(image + XS_RECORD + 8 * i, 8);
-    }
-    if (!lwp_pending(s)) {
-        memset(&s->pending, 0, sizeof(s->pending));
+    if (image[XS_RECORD]) {
+        for (unsigned i = 0; i < LWP_RECORD_SIZE / 8; i++) {
+            s->pending.q[i] = get(image + XS_RECORD + 8 * i, 8);
+        }
     }
 }
 

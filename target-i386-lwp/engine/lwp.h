@@ -131,6 +131,12 @@ uint64_t lwp_slwpcb(LwpState *s, LwpMem *mem, const LwpSegment *ds);
 bool lwp_val_due(LwpState *s);
 
 /*
+ * Raise the #PF that storing the next record would, if any; LWP must be
+ * enabled.  For a caller that must not do something twice before it stores.
+ */
+void lwp_probe_store(const LwpState *s, LwpMem *mem);
+
+/*
  * Store step of LWPVAL (@event is LWP_EVENT_VAL) and LWPINS (LWP_EVENT_INS,
  * §5.4); LWP must be enabled.  Returns true if the ring was full.
  */

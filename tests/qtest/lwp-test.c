@@ -44,6 +44,9 @@ static const FeatureTest feature_tests[] = {
     { "G4+lwp",             "Opteron_G4,+lwp", true, true, 0x8000001c },
     { "G5+lwp",             "Opteron_G5,+lwp", true, true, 0x8000001c },
     { "max+lwp-unimplemented", "max,+lwp,+lwp-dme", true, true, 0x8000001c },
+    { "G5+lwp-unimplemented", "Opteron_G5,+lwp,+lwp-dme", true, true,
+      0x8000001c },
+    { "max+lwp+xlevel",     "max,+lwp,xlevel=0x80000008", false, false, 0 },
 };
 
 static QDict *qom_get(QTestState *qts, const char *property)

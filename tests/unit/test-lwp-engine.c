@@ -706,6 +706,8 @@ static void test_xrstor_rules(void)
         { CB, RING, 1024, 0, &beyond, false },      /* CB - base wraps */
         { CB, RING, 1024, 0, &exact, true, 1024, 0 },
         { CB, RING, 1024, 0, &tight, false },
+        { 1ull << 32 | CB, RING, 1024, 0, &flat, false },
+        { CB, 1ull << 63 | RING, 1024, 0, &flat, false },
     };
 
     for (int i = 0; i < G_N_ELEMENTS(t); i++) {
