@@ -12,8 +12,8 @@ started=$(date +%s)
 mkdir -p "$logs" "$cache"
 
 say() {
-    t=$(($(date +%s) - started))
-    printf '[%02d:%02d] %s\n' $((t / 60)) $((t % 60)) "$*"
+    elapsed=$(($(date +%s) - started))
+    printf '[%02d:%02d] %s\n' $((elapsed / 60)) $((elapsed % 60)) "$*"
 }
 
 die() {
