@@ -323,26 +323,54 @@ static void test_migrate(gconstpointer opaque)
     guest_cleanup(&g);
 }
 
-/* A guest that has not touched LWP sends nothing about it. */
-static void test_not_needed(void)
+/* Whether the guest, which this ends, sends any LWP state. */
+static bool sends_state(Guest *g, QTestState *qts)
 {
     g_autofree char *stream = NULL;
     size_t size;
+
+    guest_save(g, qts);
+    g_assert_true(g_file_get_contents(g->stream, &stream, &size, NULL));
+    return memmem(stream, size, "cpu/lwp", 7) != NULL;
+}
+
+/* A guest that has not touched LWP sends nothing about it. */
+static void test_not_needed(void)
+{
     QTestState *qts;
     Guest g;
 
-    for (int used = 0; used < 2; used++) {
-        guest_init(&g);
-        qts = guest_start(&g, "max,+lwp", used ? "" : "-S");
-        if (used) {
-            guest_consume(qts, 0, 1);
+    guest_init(&g);
+    g_assert_false(sends_state(&g, guest_start(&g, "max,+lwp", "-S")));
+    qts = guest_start(&g, "max,+lwp", "");
+    guest_consume(qts, 0, 1);
+    g_assert_true(sends_state(&g, qts));
+    guest_cleanup(&g);
+}
+
+/* Reset leaves nothing of a session, and the next one works. */
+static void test_reset(void)
+{
+    QTestState *qts;
+    Guest g;
+
+    guest_init(&g);
+    for (int again = 0; again < 2; again++) {
+        qts = guest_start(&g, "max,+lwp", "");
+        guest_consume(qts, 0, 100);
+        qtest_qmp_assert_success(qts, "{ 'execute': 'stop' }");
+        qtest_qmp_assert_success(qts, "{ 'execute': 'system_reset' }");
+        qtest_qmp_eventwait(qts, "RESET");
+        if (again) {
+            qtest_memset(qts, CB, 0, 256);
+            qtest_qmp_assert_success(qts, "{ 'execute': 'cont' }");
+            guest_consume(qts, 0, 100);
+            qtest_quit(qts);
+        } else {
+            g_assert_false(sends_state(&g, qts));
         }
-        guest_save(&g, qts);
-        g_assert_true(g_file_get_contents(g.stream, &stream, &size, NULL));
-        g_assert_cmpint(memmem(stream, size, "cpu/lwp", 7) != NULL, ==, used);
-        g_clear_pointer(&stream, g_free);
-        guest_cleanup(&g);
     }
+    guest_cleanup(&g);
 }
 
 static void assert_load_fails(Guest *g, const char *cpu, const char *message)
@@ -400,5 +428,6 @@ int main(int argc, char **argv)
                         test_migrate);
     qtest_add_func("/lwp/migrate/not-needed", test_not_needed);
     qtest_add_func("/lwp/migrate/refused", test_refused);
+    qtest_add_func("/lwp/reset", test_reset);
     return g_test_run();
 }
