@@ -71,7 +71,8 @@ need_packages() {
     [ "$(id -u)" = 0 ] || command -v sudo > /dev/null ||
         die "needs root or sudo to install:$missing"
     say "installing Debian packages:$missing"
-    logged apt-update as_root apt-get update
+    as_root apt-get update > "$logs/apt.log" 2>&1 ||
+        die "apt cannot read its package lists: is the network up? (see $logs/apt.log)"
     # shellcheck disable=SC2086
     logged apt-install as_root env DEBIAN_FRONTEND=noninteractive \
         apt-get install -y --no-install-recommends $missing
@@ -88,19 +89,17 @@ mirror() {
     echo "$m"
 }
 
-# apt_suite SUITE APT-GET-ARGUMENTS...: apt-get with lists of its own.
-apt_suite() {
-    suite=$1
-    shift
-    d=$cache/apt/$suite
-    mkdir -p "$d/lists/partial" "$d/archives/partial"
+# apt_lists SUITE: package lists of a suite in the cache, apart from apt's own.
+apt_lists() {
+    d=$cache/apt/$1
     uri=$(mirror) || exit 1
     signed='[signed-by=/usr/share/keyrings/debian-archive-keyring.gpg]'
+    mkdir -p "$d/lists/partial" "$d/archives/partial"
     {
-        echo "deb $signed $uri $suite main"
-        echo "deb-src $signed $uri $suite main"
+        echo "deb $signed $uri $1 main"
+        echo "deb-src $signed $uri $1 main"
     } > "$d/sources.list"
-    cat > "$d/apt.conf" <<END
+    cat > "$d/apt.conf" << END
 Dir::Etc::sourcelist "$d/sources.list";
 Dir::Etc::sourceparts "-";
 Dir::State "$d";
@@ -109,11 +108,17 @@ Dir::State::status "/var/lib/dpkg/status";
 Dir::Cache "$d";
 APT::Sandbox::User "$(id -un)";
 END
-    if [ -z "$(find "$d/updated" -mtime -1 2>/dev/null)" ]; then
-        logged "apt-$suite" apt-get -c "$d/apt.conf" --error-on=any update
-        touch "$d/updated"
-    fi
-    apt-get -c "$d/apt.conf" "$@"
+    [ -z "$(find "$d/updated" -mtime -1 2>/dev/null)" ] || return 0
+    apt-get -c "$d/apt.conf" --error-on=any update > "$logs/apt-$1.log" 2>&1 ||
+        die "cannot read Debian $1's package lists from $uri: is the network up? (see $logs/apt-$1.log)"
+    touch "$d/updated"
+}
+
+# apt_suite SUITE APT-GET-ARGUMENTS...: apt-get with those lists.
+apt_suite() {
+    conf=$cache/apt/$1/apt.conf
+    shift
+    apt-get -c "$conf" "$@"
 }
 
 # fetch_debs DIR SUITE PACKAGE...: download packages, unpack them into DIR.
@@ -122,6 +127,7 @@ fetch_debs() {
     suite=$2
     shift 2
     mkdir -p "$cache/debs"
+    apt_lists "$suite"
     for p; do
         say "fetching $p ($suite)"
         rm -rf "$cache/debs/$p"
