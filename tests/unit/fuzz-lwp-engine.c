@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Fuzz target: any sequence of operations on any memory contents, with faults
+ * anywhere.  The engine must only touch the LWPCB and the ring, and must always
+ * leave a state that migration would accept.
+ *
+ * With clang this is a libFuzzer target; otherwise main() makes the inputs.
+ */
+
+#include <setjmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "lwp.h"
+
+#define FEATURES    (LWP_FLAG_EVENTS | LWP_FLAG_INT)
+#define CB_SIZE     176         /* LwpCbSize for six events, bytes */
+
+typedef struct Window {
+    uint64_t start, size;
+} Window;
+
+static const uint8_t *input, *input_end;
+static uint8_t ram[4096];       /* behind every address, modulo its size */
+static Window windows[3];       /* old LWPCB, old ring, new LWPCB */
+static int fault_in;            /* accesses until one faults; none if < 0 */
+static jmp_buf fault;
+static LwpState lwp;
+
+static uint64_t take(unsigned bytes)
+{
+    uint64_t val = 0;
+
+    while (bytes-- && input < input_end) {
+        val = val << 8 | *input++;
+    }
+    return val;
+}
+
+static uint8_t *touch(uint64_t addr, uint32_t len)
+{
+    bool inside = false;
+
+    for (int i = 0; i < 3; i++) {
+        uint64_t offset = addr - windows[i].start;
+
+        inside |= offset < windows[i].size && len <= windows[i].size - offset;
+    }
+    if (!inside) {
+        fprintf(stderr, "access outside: %#llx, %u bytes\n",
+                (unsigned long long)addr, len);
+        abort();
+    }
+    if (fault_in >= 0 && fault_in-- == 0) {
+        longjmp(fault, 1);
+    }
+    return &ram[addr % (sizeof(ram) - 8)];
+}
+
+static void fuzz_probe(LwpMem *mem, uint64_t addr, uint32_t len)
+{
+    (void)mem;
+    touch(addr, len);
+}
+
+static uint32_t fuzz_ld32(LwpMem *mem, uint64_t addr)
+{
+    uint32_t val;
+
+    (void)mem;
+    memcpy(&val, touch(addr, 4), 4);
+    return val;
+}
+
+static uint64_t fuzz_ld64(LwpMem *mem, uint64_t addr)
+{
+    uint64_t val;
+
+    (void)mem;
+    memcpy(&val, touch(addr, 8), 8);
+    return val;
+}
+
+static void fuzz_st32(LwpMem *mem, uint64_t addr, uint32_t val)
+{
+    (void)mem;
+    memcpy(touch(addr, 4), &val, 4);
+}
+
+static void fuzz_st64(LwpMem *mem, uint64_t addr, uint64_t val)
+{
+    (void)mem;
+    memcpy(touch(addr, 8), &val, 8);
+}
+
+static const LwpMemOps fuzz_ops = {
+    .probe = fuzz_probe,
+    .ld32 = fuzz_ld32,
+    .ld64 = fuzz_ld64,
+    .st32 = fuzz_st32,
+    .st64 = fuzz_st64,
+};
+
+typedef struct Op {
+    uint8_t code;
+    uint64_t arg;
+    uint8_t image[LWP_XSAVE_SIZE];
+    LwpSegment ds;
+} Op;
+
+static void run(const Op *op)
+{
+    LwpMem mem = { .ops = &fuzz_ops, .features = FEATURES };
+    uint8_t image[LWP_XSAVE_SIZE];
+
+    switch (op->code % 8) {
+    case 0:
+        lwp_llwpcb(&lwp, &mem, &op->ds, op->arg);
+        break;
+    case 1:
+        lwp_slwpcb(&lwp, &mem, &op->ds);
+        break;
+    case 2:
+        if (lwp_val_due(&lwp)) {
+            lwp_insert(&lwp, &mem, LWP_EVENT_VAL, 1, 2, 3, 4);
+        }
+        break;
+    case 3:
+        if (lwp_enabled(&lwp)) {
+            lwp_insert(&lwp, &mem, LWP_EVENT_INS, 1, 2, 3, 4);
+        }
+        break;
+    case 4:
+        lwp_store_pending(&lwp, &mem, op->arg);
+        break;
+    case 5:
+        lwp_xrstor(&lwp, FEATURES, op->image,
+                   op->code & 0x80 ? &op->ds : NULL);
+        break;
+    case 6:
+        lwp_write_cfg(&lwp, FEATURES, op->arg);
+        break;
+    case 7:
+        lwp_xsave(&lwp, image);
+        lwp_write_cbaddr(&lwp, op->arg & 1);
+        break;
+    }
+}
+
+static void step(const Op *op)
+{
+    windows[0] = (Window) { lwp.cbaddr, lwp.cbaddr ? CB_SIZE : 0 };
+    windows[1] = (Window) { lwp.base, lwp.size };
+    windows[2] = (Window) { op->ds.va_bits ? op->arg :
+                            (uint32_t)(op->ds.base + op->arg),
+                            op->code % 8 == 0 ? CB_SIZE : 0 };
+    if (setjmp(fault) == 0) {
+        run(op);
+    }
+    if (!lwp_state_valid(&lwp, FEATURES, true)) {
+        fprintf(stderr, "operation %u left an invalid state\n", op->code % 8);
+        abort();
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    input = data;
+    input_end = data + size;
+    lwp = (LwpState) { .cfg = FEATURES };
+    memset(ram, 0, sizeof(ram));
+
+    while (input < input_end) {
+        Op op = { .code = take(1), .ds.last = UINT32_MAX };
+
+        fault_in = (int8_t)take(1);
+        if (op.code & 0x40) {
+            op.ds.va_bits = 48;
+        } else if (op.code & 0x20) {
+            op.ds.base = take(4);
+            op.ds.last = take(4);
+        }
+        if (op.code & 0x10) {
+            for (int i = 0; i < 4; i++) {
+                ram[take(2) % sizeof(ram)] = take(1);
+            }
+        }
+        if (op.code % 8 == 5) {
+            for (unsigned i = 0; i < sizeof(op.image); i++) {
+                op.image[i] = take(1);
+            }
+            if (op.code & 8) {
+                /* A small ring, so that the head comes to its end. */
+                op.image[12] = take(1) & -LWP_RECORD_SIZE;
+                op.image[13] = 3;
+                op.image[14] = op.image[15] = 0;
+                op.image[24] = 0;
+                op.image[25] = 4;
+                op.image[26] = op.image[27] = 0;
+            }
+        } else {
+            op.arg = take(op.ds.va_bits ? 8 : 4);
+        }
+        step(&op);
+        fault_in = -1;
+        step(&op);
+    }
+    return 0;
+}
+
+#ifndef USE_LIBFUZZER
+int main(void)
+{
+    static uint8_t data[512];
+
+    srand(1);
+    for (int i = 0; i < 20000; i++) {
+        for (unsigned j = 0; j < sizeof(data); j++) {
+            /* Small numbers and zeroes are where the decisions are. */
+            data[j] = rand() % 3 ? rand() : 0;
+        }
+        LLVMFuzzerTestOneInput(data, rand() % sizeof(data));
+    }
+    return 0;
+}
+#endif
