@@ -68,7 +68,7 @@ need_packages() {
         esac
     done
     [ -n "$missing" ] || return 0
-    [ "$(id -u)" = 0 ] || command -v sudo > /dev/null ||
+    [ "$(id -u)" = 0 ] || sudo -v 2> /dev/null ||
         die "needs root or sudo to install:$missing"
     say "installing Debian packages:$missing"
     as_root apt-get update > "$logs/apt.log" 2>&1 ||

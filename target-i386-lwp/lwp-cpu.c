@@ -17,10 +17,11 @@ bool lwp_cpu_expand_features(X86CPU *cpu)
     if (!lwp_supported(env)) {
         return true;
     }
-    if (env->cpuid_xlevel < 0x8000001c) {
+    if (env->cpuid_level < 0xd || env->cpuid_xlevel < 0x8000001c) {
         env->features[w] = 0;
         return false;
     }
+    env->cpuid_min_level = MAX(env->cpuid_min_level, 0xd);
     env->cpuid_min_xlevel = MAX(env->cpuid_min_xlevel, 0x8000001c);
     if (!(env->features[w] & ~env->user_features[w])) {
         env->features[w] |= x86_cpu_get_supported_feature_word(cpu, w) &

@@ -8,8 +8,9 @@
 
 /*
  * Fill in CPUID Fn8000_001C EDX of a CPU that has LWP: one whose model names
- * none of its features gets all that the accelerator has, but for those that
- * the user has named.  Returns false if the CPU's xlevel hides that leaf.
+ * none of its features gets all that the accelerator has, except those that
+ * the user has set.  Returns false if level or xlevel hide leaves that LWP
+ * needs.
  */
 bool lwp_cpu_expand_features(X86CPU *cpu);
 
@@ -21,7 +22,10 @@ void lwp_cpu_cpuid(CPUX86State *env, uint32_t *eax, uint32_t *ebx,
 bool lwp_cpu_rdmsr(CPUX86State *env, uint32_t msr, uint64_t *val);
 bool lwp_cpu_wrmsr(CPUX86State *env, uint32_t msr, uint64_t val);
 
-/* User mode emulation: what an operating system would have set up. */
+/*
+ * What an operating system would have set up (§8.7.1), in user mode emulation:
+ * all of LWP_CFG but the interrupt.
+ */
 void lwp_cpu_reset_user(CPUX86State *env);
 
 /*

@@ -181,7 +181,6 @@ static void print_leaf(const Lwp *lwp)
            lwp->event_size, lwp->min_records);
 }
 
-
 static uint32_t divisor(uint32_t i)
 {
     return i % 7 + 1;

@@ -47,6 +47,7 @@ static const FeatureTest feature_tests[] = {
     { "G5+lwp-unimplemented", "Opteron_G5,+lwp,+lwp-dme", true, true,
       0x8000001c },
     { "max+lwp+xlevel",     "max,+lwp,xlevel=0x80000008", false, false, 0 },
+    { "max+lwp+level",      "max,+lwp,level=7", false, false, 0 },
 };
 
 static QDict *qom_get(QTestState *qts, const char *property)
@@ -292,10 +293,11 @@ static void guest_save(Guest *g, QTestState *qts)
     qtest_quit(qts);
 }
 
-static QTestState *guest_load(Guest *g, const char *cpu)
+static QTestState *guest_load(Guest *g, const char *cpu, const char *args)
 {
     g_autofree char *uri = g_strdup_printf("file:%s", g->stream);
-    QTestState *qts = guest_start(g, cpu, "-incoming defer");
+    g_autofree char *defer = g_strdup_printf("-incoming defer %s", args);
+    QTestState *qts = guest_start(g, cpu, defer);
 
     qtest_qmp_assert_success(qts, "{ 'execute': 'migrate-incoming',"
                              "'arguments': { 'uri': %s,"
@@ -315,7 +317,7 @@ static void test_migrate(gconstpointer opaque)
     for (int i = 0; i < 3; i++) {
         seq = guest_consume(qts, seq, 100);
         guest_save(&g, qts);
-        qts = guest_load(&g, cpu);
+        qts = guest_load(&g, cpu, "");
         g_assert_true(migrated(qts));
     }
     guest_consume(qts, seq, 100);
@@ -348,6 +350,59 @@ static void test_not_needed(void)
     guest_cleanup(&g);
 }
 
+/*
+ * Every field survives: what stands behind the name and version of the
+ * subsection is changed, loaded, saved again, and compared.
+ */
+static void test_fields(void)
+{
+    static const struct {
+        int offset, bytes;
+        uint64_t val;
+    } t[] = {
+        { 0, 8, 0xa55a00000002 },                   /* cfg */
+        { 24, 8, 0x0123456789abcdef },              /* prng */
+        { 32, 8, 0x1122334455667788 },              /* pending_ip */
+        { 40, 8, 0x99aabbccddeeffc8 },              /* pending */
+        { 48, 8, 0x1111111111111111 },
+        { 56, 8, 0x2222222222222222 },
+        { 64, 8, 0x3333333333333333 },
+        { 72, 4, 0xfe000000 },                      /* counter[0] */
+        { 96, 4, 0x800 },                           /* size */
+        { 100, 4, 0x7e0 },                          /* head */
+        { 104, 4, 2 },                              /* flags */
+        { 108, 4, 0x89abcdef },                     /* filters */
+        { 112, 1, 1 },                              /* pending_deferred */
+    };
+    g_autofree char *before = NULL, *after = NULL;
+    char *section;
+    size_t size;
+    QTestState *qts;
+    Guest g;
+
+    guest_init(&g);
+    qts = guest_start(&g, "max,+lwp", "");
+    guest_consume(qts, 0, 10);
+    guest_save(&g, qts);
+    g_assert_true(g_file_get_contents(g.stream, &before, &size, NULL));
+    section = memmem(before, size, "cpu/lwp", 7);
+    g_assert_nonnull(section);
+    section += 7 + 4;
+    for (int i = 0; i < G_N_ELEMENTS(t); i++) {
+        for (int b = 0; b < t[i].bytes; b++) {
+            section[t[i].offset + b] = t[i].val >> (8 * (t[i].bytes - 1 - b));
+        }
+    }
+    g_assert_true(g_file_set_contents(g.stream, before, size, NULL));
+
+    qts = guest_load(&g, "max,+lwp", "-S");
+    g_assert_true(migrated(qts));
+    guest_save(&g, qts);
+    g_assert_true(g_file_get_contents(g.stream, &after, &size, NULL));
+    g_assert_nonnull(memmem(after, size, section - 11, 11 + 113));
+    guest_cleanup(&g);
+}
+
 /* Reset leaves nothing of a session, and the next one works. */
 static void test_reset(void)
 {
@@ -377,7 +432,7 @@ static void assert_load_fails(Guest *g, const char *cpu, const char *message)
 {
     g_autofree char *args = g_strdup_printf("%s 2>%s", cpu, g->log);
     g_autofree char *text = NULL;
-    QTestState *qts = guest_load(g, args);
+    QTestState *qts = guest_load(g, args, "");
 
     g_assert_false(migrated(qts));
     qtest_quit(qts);
@@ -427,6 +482,7 @@ int main(int argc, char **argv)
     qtest_add_data_func("/lwp/migrate/Opteron_G5", "Opteron_G5,+lwp",
                         test_migrate);
     qtest_add_func("/lwp/migrate/not-needed", test_not_needed);
+    qtest_add_func("/lwp/migrate/fields", test_fields);
     qtest_add_func("/lwp/migrate/refused", test_refused);
     qtest_add_func("/lwp/reset", test_reset);
     return g_test_run();

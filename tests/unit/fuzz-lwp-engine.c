@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "lwp.h"
+#include "lwp-engine.h"
 
 #define FEATURES    (LWP_FLAG_EVENTS | LWP_FLAG_INT)
 #define CB_SIZE     176         /* LwpCbSize for six events, bytes */
@@ -202,6 +202,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             }
         } else {
             op.arg = take(op.ds.va_bits ? 8 : 4);
+            if (op.code & 8 && op.ds.base) {
+                op.ds.base = (uint32_t)-op.arg;     /* linear address 0 */
+            }
         }
         step(&op);
         fault_in = -1;

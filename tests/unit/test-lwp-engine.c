@@ -7,7 +7,7 @@
 #include <setjmp.h>
 #include <string.h>
 #include <glib.h>
-#include "lwp.h"
+#include "lwp-engine.h"
 
 #define PAGE        4096u
 #define PAGES       8
@@ -211,7 +211,7 @@ static void assert_record(uint64_t slot, uint8_t id, uint8_t core,
     g_assert_cmphex(get64(slot + 24), ==, 0);
 }
 
-/* Table 3-1, with the values of silicon.md for Family 15h. */
+/* Table 3-1, and what Family 15h showed. */
 static void test_cpuid(void)
 {
     static const struct {
@@ -263,7 +263,7 @@ static void test_cfg(void)
     }
 }
 
-/* §4.2 with readings.md 6: withdrawn at once, granted by LLWPCB only. */
+/* §4.2: withdrawn at once, granted by LLWPCB only. */
 static void test_cfg_live(void)
 {
     start(FLAG_VAL, FLAG_VAL);
@@ -296,6 +296,7 @@ static void test_cbaddr(void)
 /* §5.1 step 4 in 64-bit mode and behind data segments. */
 static void test_llwpcb_limits(void)
 {
+    static const LwpSegment la57 = { .va_bits = 57 };
     static const LwpSegment flat = { .first = 0, .last = UINT32_MAX };
     static const LwpSegment none = { .first = 1, .last = 0 };
     static const LwpSegment exact = { .last = RING + MIN_RING - 1 };
@@ -322,6 +323,8 @@ static void test_llwpcb_limits(void)
         { &mode64, CB, 0x0000800000000000, MIN_RING, false },
         { &mode64, 0x800000000000, RING, MIN_RING, false },
         { &mode64, 0xfffffffffffffff8, RING, MIN_RING, false },
+        { &la57, CB, 0x0000800000000000, MIN_RING, true },
+        { &la57, CB, 0x0100000000000000, MIN_RING, false },
         { &flat, CB, RING, MIN_RING, true },
         { &flat, CB, 1ull << 32 | RING, MIN_RING, false },
         { &flat, CB, 0xfffffc00, MIN_RING, true },
@@ -348,6 +351,17 @@ static void test_llwpcb_limits(void)
             g_assert_cmphex(lwp.cbaddr, ==, CB);
             g_assert_cmphex(lwp_slwpcb(&lwp, &mem.parent, &ds), ==, t[i].ea);
         }
+    }
+
+    /* A data segment that puts the LWPCB at linear address 0: disabled. */
+    for (uint32_t base = 0x1000; base; base <<= 4) {
+        LwpSegment ds = { .base = base, .last = UINT32_MAX };
+
+        start(FLAG_VAL, FLAG_VAL);
+        g_assert_true(lwp_llwpcb(&lwp, &mem.parent, &ds, (uint32_t)-base));
+        g_assert_false(lwp_enabled(&lwp));
+        g_assert_false(val(1));
+        g_assert_true(lwp_state_valid(&lwp, FLAG_VAL, true));
     }
 
     /* The limit reaches to the last byte of the LWPCB, LwpCbSize of it. */
@@ -762,7 +776,7 @@ static void test_pending(void)
     g_assert_cmpuint(get64(MISSED(CB)), ==, 0);
 }
 
-/* readings.md 20: not tried again elsewhere, only where the fault was seen. */
+/* Not tried again elsewhere, only where the fault was seen. */
 static void test_pending_deferred(void)
 {
     start(0, 0);

@@ -689,6 +689,9 @@ static void test_random(const char *self)
     report(memcmp(period, again, sizeof(period)),
            "Random goes on after LWP was disabled");
 
+    if (!qemu) {
+        printf("SKIP: Random in other processes, $QEMU is not set\n");
+    }
     for (int run = 0; qemu && run < 2; run++) {
         size_t n;
 

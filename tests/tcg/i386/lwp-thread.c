@@ -139,6 +139,8 @@ static void test_fork(void)
         waitpid(pid, &status, 0);
         report(WIFEXITED(status) && WEXITSTATUS(status) == 42,
                "a program starts with LWP disabled");
+    } else {
+        printf("SKIP: a new program, $QEMU is not set\n");
     }
     llwpcb(NULL);
 }

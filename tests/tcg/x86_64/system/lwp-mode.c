@@ -22,6 +22,15 @@ CODE(code_val, "32", "lwpval $0x12345678, %ecx, %edx")
 CODE(code_xrstor32, "32", "xrstor %fs:(%esi)")
 CODE(code_xrstor16, "16", "xrstor %fs:(%esi)")
 
+/* Memory operands in 16-bit code */
+#define CODE_ADDR16(name, mem) \
+    CODE(name, "16", "lwpins $0x12345678, " mem ", %edx")
+
+CODE_ADDR16(code_bx_si, "(%bx,%si)")
+CODE_ADDR16(code_disp16, "0x1020")
+CODE_ADDR16(code_bp, "%ds:0x10(%bp)")
+CODE_ADDR16(code_ebx, "0x20(%ebx)")
+
 /* Code segments for that */
 static const struct Mode {
     const char *name;
@@ -72,6 +81,34 @@ static void test_records(void)
                      0x76543210), "%s: LWPINS ignores W", mode->name);
 }
 
+static void test_addr16(void)
+{
+    static const struct {
+        const char *name;
+        void (*code)(void);
+    } t[] = {
+        { "[BX + SI]", code_bx_si }, { "disp16", code_disp16 },
+        { "DS:[BP + disp8]", code_bp }, { "[EBX + disp8]", code_ebx },
+    };
+    static uint32_t operand;
+
+    prepare(0);
+    run_code(code_llwpcb, CB_ADDR);
+    set_ds((uintptr_t)&operand - 0x1020, 0xffff, ACC_DATA, SEG_16);
+    for (int i = 0; i < ARRAY_SIZE(t); i++) {
+        operand = 0xfeed0000 + i;
+        set_up(USER_CODE16, ip_of(t[i].code));
+        regs.rdx = i;
+        regs.rsi = 0xffff0020;
+        regs.rbx = t[i].code == code_ebx ? 0x1000 : 0xffff1000;
+        regs.rbp = 0xffff1010;
+        report(run() == EXIT &&
+               record_is(ring + i, LWP_INS, 0x5678, operand,
+                         ip_of(t[i].code), i), "16-bit: operand %s", t[i].name);
+    }
+    load_ds(0);
+}
+
 /* §5.1 step 5 */
 static void test_base(void)
 {
@@ -101,6 +138,14 @@ static void test_base(void)
            rdmsr(MSR_LWP_CBADDR) == CB_ADDR &&
            run_code(code_ins, 0) == EXIT && ring[0].event == LWP_INS,
            "addresses wrap around at 4 GiB");
+
+    /* LWP_CBADDR = 0 is LWP disabled, however it comes about (§4.3). */
+    set_ds(-0x1000, 0xfffff, ACC_DATA, SEG_G | SEG_32);
+    report(run_code(code_llwpcb, 0x1000) == EXIT &&
+           rdmsr(MSR_LWP_CBADDR) == 0 &&
+           run_code(code_slwpcb, 0) == EXIT && regs.rax == 0,
+           "LLWPCB of linear address 0 disables");
+    load_ds(0);
 }
 
 /*
@@ -302,6 +347,8 @@ int main(void)
         test_base();
         test_segments();
     }
+    mode = &modes[2];
+    test_addr16();
     test_privilege();
     return report_summary();
 }

@@ -58,6 +58,40 @@ static void test_cpl0(void)
            "CPL 0: XRSTOR of a ring that is too small disables");
 }
 
+static void xsaveopt(void)
+{
+    asm volatile("xsaveopt %0" : "+m" (area)
+                 : "a" (0), "d" ((uint32_t)(LWP_XSTATE >> 32)) : "memory");
+}
+
+/* XCR0 & XINUSE */
+static uint64_t xgetbv1(void)
+{
+    uint32_t lo, hi;
+
+    asm volatile("xgetbv" : "=a" (lo), "=d" (hi) : "c" (1));
+    return (uint64_t)hi << 32 | lo;
+}
+
+static void test_optimized(void)
+{
+    if ((cpuid_reg(0xd, 1, 0) & 5) != 5) {
+        ml_printf("SKIP: no XSAVEOPT, no XGETBV with ECX = 1\n");
+        return;
+    }
+    start(LWP_FLAG_VAL);
+    at_cpl(3, lwpval(0, 0, 0));
+    memset(&area, 0, sizeof(area));
+    xsaveopt();
+    report(area.xstate_bv == LWP_XSTATE && area.lwp.cb == CB_ADDR &&
+           area.lwp.counter[0] == 8, "XSAVEOPT of LWP in use");
+    report(xgetbv1() & LWP_XSTATE, "XGETBV(1) shows that it is");
+    wrmsr(MSR_LWP_CBADDR, 0);
+    xsaveopt();
+    report(area.xstate_bv == 0, "XSAVEOPT of LWP not in use");
+    report(!(xgetbv1() & LWP_XSTATE), "XGETBV(1) shows that it is not");
+}
+
 static void test_header(void)
 {
     start(0);
@@ -233,6 +267,7 @@ int main(void)
     kernel_init();
     lwp_make_available();
     test_cpl0();
+    test_optimized();
     test_header();
     test_switch();
     test_pending();

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* AMD Lightweight Profiling: see lwp.h. */
+/* AMD Lightweight Profiling: see lwp-engine.h. */
 
 #include <stdatomic.h>
 #include <string.h>
-#include "lwp.h"
+#include "lwp-engine.h"
 
 /* Byte offsets in the LWPCB (Table 6-1). */
 enum {
@@ -195,8 +195,11 @@ static bool store_record(LwpState *s, LwpMem *mem, const LwpRecord *record,
 static void store_pending(LwpState *s, LwpMem *mem)
 {
     unsigned event = s->pending.q[0] & 0xff;
-    int32_t count = event <= LWP_NR_EVENTS ? s->counter[event - 1] : 0;
+    int32_t count = 0;
 
+    if (event <= LWP_NR_EVENTS && (s->flags & LWP_FLAG(event))) {
+        count = s->counter[event - 1];
+    }
     store_record(s, mem, &s->pending, count);
     memset(&s->pending, 0, sizeof(s->pending));
     s->pending_deferred = false;
@@ -276,6 +279,7 @@ static uint32_t repair_head(uint32_t head, uint32_t size)
 
 bool lwp_llwpcb(LwpState *s, LwpMem *mem, const LwpSegment *ds, uint64_t ea)
 {
+    LwpState new;
     uint64_t cb, base;
     uint32_t size, flags;
 
@@ -286,11 +290,15 @@ bool lwp_llwpcb(LwpState *s, LwpMem *mem, const LwpSegment *ds, uint64_t ea)
     if (ea == 0) {
         return true;
     }
+    new = *s;
 
     if (!segment_holds(ds, ea, cb_size(mem->features))) {
         return false;
     }
     cb = to_linear(ds, ea);
+    if (cb == 0) {
+        return true;    /* LWP_CBADDR = 0 means disabled (§4.3) */
+    }
     mem->ops->probe(mem, cb, cb_size(mem->features));
 
     size = ld32(mem, cb + CB_SIZE) & SIZE_MASK & -LWP_RECORD_SIZE;
@@ -306,16 +314,17 @@ bool lwp_llwpcb(LwpState *s, LwpMem *mem, const LwpSegment *ds, uint64_t ea)
             int32_t count = sext26(ld32(mem, cb + CB_COUNTER(n)));
 
             st32(mem, cb + CB_INTERVAL(n), ld_interval(mem, cb, n));
-            s->counter[n - 1] = count < 0 ? 0 : count;
+            new.counter[n - 1] = count < 0 ? 0 : count;
         }
     }
 
-    s->base = to_linear(ds, base);
-    s->size = size;
-    s->head = repair_head(ld32(mem, cb + CB_HEAD), size);
-    s->filters = ld32(mem, cb + CB_FILTERS);
-    s->flags = flags & LWP_FLAG_EVENTS;
-    s->cbaddr = cb;
+    new.base = to_linear(ds, base);
+    new.size = size;
+    new.head = repair_head(ld32(mem, cb + CB_HEAD), size);
+    new.filters = ld32(mem, cb + CB_FILTERS);
+    new.flags = flags & LWP_FLAG_EVENTS;
+    new.cbaddr = cb;
+    *s = new;
     return true;
 }
 

@@ -64,9 +64,11 @@ typedef struct LwpMem LwpMem;
 
 /*
  * Guest memory, always with user privilege (§5.1) and little-endian.  Any of
- * these may raise the guest's #PF instead of returning.  The engine changes
- * an LwpState only when no further access can fail, so that whatever
- * instruction was interrupted may simply be restarted.
+ * these may raise the guest's #PF instead of returning, and the instruction is
+ * then restarted.  So the engine changes an LwpState only when no further
+ * access can fail, but for two steps: LLWPCB has done with the old LWPCB
+ * before it looks at the new one (§5.1 step 2), and lwp_store_pending() notes
+ * where it tried.
  */
 typedef struct LwpMemOps {
     /* Raise the fault that a read or write of [addr, addr + len) would. */
@@ -112,16 +114,23 @@ void lwp_cpuid(uint32_t features, uint64_t cfg, bool avail, uint32_t regs[4]);
 bool lwp_write_cfg(LwpState *s, uint32_t features, uint64_t val);
 bool lwp_write_cbaddr(LwpState *s, uint64_t val);
 
-/* Stop LWP and forget its internal state (§4.3, §7.5); LWP_CFG stays. */
+/*
+ * Stop LWP and forget its internal state (§4.3, §7.5).  LWP_CFG stays, and so
+ * does the generator of Random bits: it never tells anything of memory.
+ */
 void lwp_disable(LwpState *s);
 
 /*
  * LLWPCB (§5.1) from step 2 on; @ea is the effective address of the new LWPCB,
- * already truncated to the operand size.  Returns false for #GP.
+ * already truncated to the operand size.  Returns false for #GP, with LWP
+ * disabled.  Raises #PF with LWP as it was, if it was flushing, or disabled.
  */
 bool lwp_llwpcb(LwpState *s, LwpMem *mem, const LwpSegment *ds, uint64_t ea);
 
-/* SLWPCB (§5.2).  Returns the LWPCB's effective address, 0 if disabled. */
+/*
+ * SLWPCB (§5.2).  Returns the LWPCB's effective address, 0 if LWP is disabled.
+ * Raises #PF with nothing but, perhaps, a pending record stored.
+ */
 uint64_t lwp_slwpcb(LwpState *s, LwpMem *mem, const LwpSegment *ds);
 
 /*
@@ -138,7 +147,9 @@ void lwp_probe_store(const LwpState *s, LwpMem *mem);
 
 /*
  * Store step of LWPVAL (@event is LWP_EVENT_VAL) and LWPINS (LWP_EVENT_INS,
- * §5.4); LWP must be enabled.  Returns true if the ring was full.
+ * §5.4); LWP must be enabled.  @flags is the low half of the immediate, @ip
+ * the instruction's effective address, without CS base; @data2 is zero-extended.
+ * Returns true if the ring was full.  Raises #PF with nothing counted.
  */
 bool lwp_insert(LwpState *s, LwpMem *mem, unsigned event, uint16_t flags,
                 uint32_t data1, uint64_t ip, uint64_t data2);
@@ -162,7 +173,10 @@ void lwp_xsave(const LwpState *s, uint8_t image[LWP_XSAVE_SIZE]);
 void lwp_xrstor(LwpState *s, uint32_t features,
                 const uint8_t image[LWP_XSAVE_SIZE], const LwpSegment *ds);
 
-/* Whether a state from outside is one that this engine could have reached. */
+/*
+ * Whether a state from outside is one that this engine could have reached on
+ * a CPU with @features as CPUID Fn8000_001C EDX, and with XCR0[62] = @avail.
+ */
 bool lwp_state_valid(const LwpState *s, uint32_t features, bool avail);
 
 #endif
