@@ -148,8 +148,9 @@ void lwp_probe_store(const LwpState *s, LwpMem *mem);
 /*
  * Store step of LWPVAL (@event is LWP_EVENT_VAL) and LWPINS (LWP_EVENT_INS,
  * §5.4); LWP must be enabled.  @flags is the low half of the immediate, @ip
- * the instruction's effective address, without CS base; @data2 is zero-extended.
- * Returns true if the ring was full.  Raises #PF with nothing counted.
+ * the effective address of the instruction, without CS base; @data2 is zero-
+ * extended.  Returns true if the ring was full.  Raises #PF before anything
+ * is counted.
  */
 bool lwp_insert(LwpState *s, LwpMem *mem, unsigned event, uint16_t flags,
                 uint32_t data1, uint64_t ip, uint64_t data2);

@@ -47,7 +47,7 @@ static uint8_t *touch(uint64_t addr, uint32_t len)
         inside |= offset < windows[i].size && len <= windows[i].size - offset;
     }
     if (!inside) {
-        fprintf(stderr, "access outside: %#llx, %u bytes\n",
+        fprintf(stderr, "access outside: 0x%llx, %u bytes\n",
                 (unsigned long long)addr, len);
         abort();
     }
@@ -162,8 +162,6 @@ static void step(const Op *op)
         abort();
     }
 }
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
