@@ -212,7 +212,7 @@ static void guest_init(Guest *g)
 {
     g_autofree uint8_t *image = g_malloc0(BIOS_SIZE);
 
-    g->dir = g_dir_make_tmp("lwp-test-XXXXXX", NULL);
+    g->dir = g_dir_make_tmp(NULL, NULL);
     g->bios = g_strdup_printf("%s/bios", g->dir);
     g->stream = g_strdup_printf("%s/stream", g->dir);
     g->log = g_strdup_printf("%s/log", g->dir);
@@ -350,9 +350,26 @@ static void test_not_needed(void)
     guest_cleanup(&g);
 }
 
+#define SECTION_HEADER  (7 + 4)     /* name, version */
+#define SECTION_SIZE    113
+
 /*
- * Every field survives: what stands behind the name and version of the
- * subsection is changed, loaded, saved again, and compared.
+ * Read the stream of a guest that uses LWP.  Returns the fields of its
+ * subsection, which lie in *@stream; the caller frees that.
+ */
+static char *read_section(Guest *g, char **stream, size_t *size)
+{
+    char *section;
+
+    g_assert_true(g_file_get_contents(g->stream, stream, size, NULL));
+    section = memmem(*stream, *size, "cpu/lwp", 7);
+    g_assert_nonnull(section);
+    return section + SECTION_HEADER;
+}
+
+/*
+ * Every field survives: the subsection is changed, loaded, saved again, and
+ * compared.
  */
 static void test_fields(void)
 {
@@ -375,7 +392,7 @@ static void test_fields(void)
         { 112, 1, 1 },                              /* pending_deferred */
     };
     g_autofree char *before = NULL, *after = NULL;
-    char *section;
+    char *section, *saved;
     size_t size;
     QTestState *qts;
     Guest g;
@@ -384,10 +401,7 @@ static void test_fields(void)
     qts = guest_start(&g, "max,+lwp", "");
     guest_consume(qts, 0, 10);
     guest_save(&g, qts);
-    g_assert_true(g_file_get_contents(g.stream, &before, &size, NULL));
-    section = memmem(before, size, "cpu/lwp", 7);
-    g_assert_nonnull(section);
-    section += 7 + 4;
+    section = read_section(&g, &before, &size);
     for (int i = 0; i < G_N_ELEMENTS(t); i++) {
         for (int b = 0; b < t[i].bytes; b++) {
             section[t[i].offset + b] = t[i].val >> (8 * (t[i].bytes - 1 - b));
@@ -398,8 +412,8 @@ static void test_fields(void)
     qts = guest_load(&g, "max,+lwp", "-S");
     g_assert_true(migrated(qts));
     guest_save(&g, qts);
-    g_assert_true(g_file_get_contents(g.stream, &after, &size, NULL));
-    g_assert_nonnull(memmem(after, size, section - 11, 11 + 113));
+    saved = read_section(&g, &after, &size);
+    g_assert_cmpmem(saved, SECTION_SIZE, section, SECTION_SIZE);
     guest_cleanup(&g);
 }
 
@@ -455,11 +469,9 @@ static void test_refused(void)
     assert_load_fails(&g, "max", "LWP, which this CPU does not have");
     assert_load_fails(&g, "max,+lwp,-lwp-val", "inconsistent LWP state");
 
-    /* Bit 0 of what follows the section's name and version is LWP_CFG's. */
-    g_assert_true(g_file_get_contents(g.stream, &stream, &size, NULL));
-    section = memmem(stream, size, "cpu/lwp", 7);
-    g_assert_nonnull(section);
-    section[7 + 4 + 7] |= 1;
+    /* Bit 0 of LWP_CFG, which comes first and is big-endian, is never set. */
+    section = read_section(&g, &stream, &size);
+    section[7] |= 1;
     g_assert_true(g_file_set_contents(g.stream, stream, size, NULL));
     assert_load_fails(&g, "max,+lwp", "inconsistent LWP state");
     guest_cleanup(&g);
