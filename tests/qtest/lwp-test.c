@@ -367,6 +367,16 @@ static char *read_section(Guest *g, char **stream, size_t *size)
     return section + SECTION_HEADER;
 }
 
+/* The stream of a guest that has been using LWP, as read_section() reads it. */
+static char *save_section(Guest *g, char **stream, size_t *size)
+{
+    QTestState *qts = guest_start(g, "max,+lwp", "");
+
+    guest_consume(qts, 0, 10);
+    guest_save(g, qts);
+    return read_section(g, stream, size);
+}
+
 /*
  * Every field survives: the subsection is changed, loaded, saved again, and
  * compared.
@@ -398,10 +408,7 @@ static void test_fields(void)
     Guest g;
 
     guest_init(&g);
-    qts = guest_start(&g, "max,+lwp", "");
-    guest_consume(qts, 0, 10);
-    guest_save(&g, qts);
-    section = read_section(&g, &before, &size);
+    section = save_section(&g, &before, &size);
     for (int i = 0; i < G_N_ELEMENTS(t); i++) {
         for (int b = 0; b < t[i].bytes; b++) {
             section[t[i].offset + b] = t[i].val >> (8 * (t[i].bytes - 1 - b));
@@ -459,18 +466,14 @@ static void test_refused(void)
     g_autofree char *stream = NULL;
     char *section;
     size_t size;
-    QTestState *qts;
     Guest g;
 
     guest_init(&g);
-    qts = guest_start(&g, "max,+lwp", "");
-    guest_consume(qts, 0, 10);
-    guest_save(&g, qts);
+    section = save_section(&g, &stream, &size);
     assert_load_fails(&g, "max", "LWP, which this CPU does not have");
     assert_load_fails(&g, "max,+lwp,-lwp-val", "inconsistent LWP state");
 
     /* Bit 0 of LWP_CFG, which comes first and is big-endian, is never set. */
-    section = read_section(&g, &stream, &size);
     section[7] |= 1;
     g_assert_true(g_file_set_contents(g.stream, stream, size, NULL));
     assert_load_fails(&g, "max,+lwp", "inconsistent LWP state");
