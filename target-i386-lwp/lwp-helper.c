@@ -6,16 +6,26 @@
 #include "exec/exec-all.h"
 #include "exec/cpu_ldst.h"
 #include "exec/helper-proto.h"
+#include "system/cpu-timers.h"
+#include "tcg/tcg.h"
 #include "tcg/helper-tcg.h"
+
+/* Guest memory that has been probed and that the host can reach directly. */
+typedef struct GuestRange {
+    uint64_t addr;
+    uint32_t len;
+    void *host;
+} GuestRange;
 
 typedef struct GuestMem {
     LwpMem parent;
     CPUX86State *env;
     int mmu_idx;
     uintptr_t ra;
+    GuestRange cb, slot;    /* the last two probed: LWPCB and record */
 } GuestMem;
 
-static void guest_probe(LwpMem *mem, uint64_t addr, uint32_t len)
+static bool guest_writable(LwpMem *mem, uint64_t addr, uint32_t len)
 {
     GuestMem *m = container_of(mem, GuestMem, parent);
 
@@ -23,19 +33,73 @@ static void guest_probe(LwpMem *mem, uint64_t addr, uint32_t len)
         uint32_t n = MIN(len, -(addr | TARGET_PAGE_MASK));
         void *host;
 
-        /* Not probe_write(): watchpoints are for what is really written. */
-        probe_access_flags(m->env, addr, n, MMU_DATA_STORE, m->mmu_idx, false,
-                           &host, m->ra);
+        if (probe_access_flags(m->env, addr, n, MMU_DATA_STORE, m->mmu_idx,
+                               true, &host, m->ra) & TLB_INVALID_MASK) {
+            return false;
+        }
         addr += n;
         len -= n;
     }
+    return true;
+}
+
+static void guest_probe(LwpMem *mem, uint64_t addr, uint32_t len)
+{
+    GuestMem *m = container_of(mem, GuestMem, parent);
+    GuestRange range = { .addr = addr, .len = len };
+
+#ifdef CONFIG_USER_ONLY
+    /*
+     * The host raises the fault, at the first store.  That is early enough
+     * unless the range has two pages.
+     */
+    if (!((addr ^ (addr + len - 1)) & TARGET_PAGE_MASK) &&
+        guest_range_valid_untagged(addr, len)) {
+        range.host = g2h_untagged(addr);
+        len = 0;
+    }
+#endif
+    while (len) {
+        uint32_t n = MIN(len, -(addr | TARGET_PAGE_MASK));
+        void *host;
+
+        /* Not probe_write(): watchpoints are for what is really written. */
+        if (probe_access_flags(m->env, addr, n, MMU_DATA_STORE, m->mmu_idx,
+                               false, &host, m->ra) == 0 && n == range.len) {
+            range.host = host;
+        }
+        addr += n;
+        len -= n;
+    }
+    m->cb = m->slot;
+    m->slot = range;
+}
+
+/* NULL if the access has to take the long way, or would not be atomic. */
+static inline void *range_host(const GuestRange *range, uint64_t addr,
+                               uint32_t len)
+{
+    uint64_t offset = addr - range->addr;
+
+    if (range->host && offset <= range->len - len && !(addr & (len - 1))) {
+        return range->host + offset;
+    }
+    return NULL;
 }
 
 static uint32_t guest_ld32(LwpMem *mem, uint64_t addr)
 {
     GuestMem *m = container_of(mem, GuestMem, parent);
+    uint32_t *host = range_host(&m->cb, addr, 4);
+    uint32_t val;
 
-    return cpu_ldl_le_mmuidx_ra(m->env, addr, m->mmu_idx, m->ra);
+    if (!host) {
+        return cpu_ldl_le_mmuidx_ra(m->env, addr, m->mmu_idx, m->ra);
+    }
+    set_helper_retaddr(m->ra);
+    val = qatomic_read(host);
+    clear_helper_retaddr();
+    return le32_to_cpu(val);
 }
 
 static uint64_t guest_ld64(LwpMem *mem, uint64_t addr)
@@ -48,8 +112,15 @@ static uint64_t guest_ld64(LwpMem *mem, uint64_t addr)
 static void guest_st32(LwpMem *mem, uint64_t addr, uint32_t val)
 {
     GuestMem *m = container_of(mem, GuestMem, parent);
+    uint32_t *host = range_host(&m->cb, addr, 4);
 
-    cpu_stl_le_mmuidx_ra(m->env, addr, val, m->mmu_idx, m->ra);
+    if (!host) {
+        cpu_stl_le_mmuidx_ra(m->env, addr, val, m->mmu_idx, m->ra);
+        return;
+    }
+    set_helper_retaddr(m->ra);
+    qatomic_set(host, cpu_to_le32(val));
+    clear_helper_retaddr();
 }
 
 static void guest_st64(LwpMem *mem, uint64_t addr, uint64_t val)
@@ -59,19 +130,42 @@ static void guest_st64(LwpMem *mem, uint64_t addr, uint64_t val)
     cpu_stq_le_mmuidx_ra(m->env, addr, val, m->mmu_idx, m->ra);
 }
 
+static void guest_st_record(LwpMem *mem, uint64_t addr, const LwpRecord *record)
+{
+    GuestMem *m = container_of(mem, GuestMem, parent);
+    uint64_t *host = NULL;
+
+    if (addr == m->slot.addr && !(addr & 7)) {
+        host = m->slot.host;
+    }
+    if (host) {
+        set_helper_retaddr(m->ra);
+        for (int i = 0; i < ARRAY_SIZE(record->q); i++) {
+            qatomic_set__nocheck(&host[i], cpu_to_le64(record->q[i]));
+        }
+        clear_helper_retaddr();
+    } else {
+        for (int i = 0; i < ARRAY_SIZE(record->q); i++) {
+            guest_st64(mem, addr + 8 * i, record->q[i]);
+        }
+    }
+}
+
 static const LwpMemOps guest_mem_ops = {
     .probe = guest_probe,
+    .writable = guest_writable,
     .ld32 = guest_ld32,
     .ld64 = guest_ld64,
     .st32 = guest_st32,
     .st64 = guest_st64,
+    .st_record = guest_st_record,
 };
 
 static GuestMem guest_mem(CPUX86State *env, uintptr_t ra)
 {
     return (GuestMem) {
         .parent.ops = &guest_mem_ops,
-        .parent.features = env->features[FEAT_8000_001C_EDX],
+        .parent.config = &env->lwp_config,
         .env = env,
         /*
          * LWP keeps linear addresses, which compatibility mode does not
@@ -81,6 +175,13 @@ static GuestMem guest_mem(CPUX86State *env, uintptr_t ra)
         .ra = ra,
     };
 }
+
+/*
+ * A return address for faults between two instructions, when the state of the
+ * CPU is complete and is not to be restored: it is generated code, or else a
+ * host fault would be fatal, but no block has it.
+ */
+#define BOUNDARY_RA ((uintptr_t)tcg_code_gen_epilogue)
 
 static LwpSegment data_segment(CPUX86State *env)
 {
@@ -117,8 +218,10 @@ void helper_llwpcb(CPUX86State *env, target_ulong ea)
 
     check_available(env, ra);
     if (!lwp_llwpcb(&env->lwp, &mem.parent, &ds, ea)) {
+        cpu_sync_lwp_hflags(env);
         raise_exception_err_ra(env, EXCP0D_GPF, 0, ra);
     }
+    cpu_sync_lwp_hflags(env);
 }
 
 target_ulong helper_slwpcb(CPUX86State *env)
@@ -127,8 +230,12 @@ target_ulong helper_slwpcb(CPUX86State *env)
     GuestMem mem = guest_mem(env, ra);
     LwpSegment ds = data_segment(env);
 
+    target_ulong ea;
+
     check_available(env, ra);
-    return lwp_slwpcb(&env->lwp, &mem.parent, &ds);
+    ea = lwp_slwpcb(&env->lwp, &mem.parent, &ds);
+    cpu_sync_lwp_hflags(env);
+    return ea;
 }
 
 /*
@@ -155,9 +262,10 @@ void helper_lwpval(CPUX86State *env, target_ulong data2, target_ulong src,
                    uint32_t desc, target_ulong ip)
 {
     uintptr_t ra = GETPC();
+    GuestMem mem = guest_mem(env, ra);
 
     check_available(env, ra);
-    if (lwp_val_due(&env->lwp)) {
+    if (lwp_val_due(&env->lwp, &mem.parent, ip)) {
         insert(env, LWP_EVENT_VAL, data2, src, desc, ip, ra);
     }
 }
@@ -173,23 +281,113 @@ target_ulong helper_lwpins(CPUX86State *env, target_ulong data2,
 }
 
 /* Runs in front of the first instruction of a block, whose address is @ip. */
-void helper_lwp_pending(CPUX86State *env, target_ulong ip)
+void helper_lwp_boundary(CPUX86State *env, target_ulong ip)
 {
     uintptr_t ra = GETPC();
     GuestMem mem = guest_mem(env, ra);
 
-    if (lwp_store_pending(&env->lwp, &mem.parent, ip)) {
-        /* Blocks that begin here do not call this helper any more. */
+    if (lwp_boundary(&env->lwp, &mem.parent, ip)) {
         cpu_sync_lwp_hflags(env);
-        cpu_loop_exit_restore(env_cpu(env), ra);
     }
+}
+
+/*
+ * The fuse has tripped at the start of a block, or the IP filter divides the
+ * block, which then has taken nothing off the fuse.  @ip and the lengths are
+ * those of LwpBlock.  Returns if the block may run.  If not, leaves it for
+ * another one that begins at the same instruction, and of which only the last
+ * instruction may cause an event.
+ */
+void helper_lwp_trip(CPUX86State *env, uint32_t desc, target_ulong ip,
+                     uint64_t len0, uint64_t len1, uint64_t len2, uint64_t len3)
+{
+    CPUState *cs = env_cpu(env);
+    LwpState *s = &env->lwp;
+    GuestMem mem = guest_mem(env, BOUNDARY_RA);
+    const LwpBlock block = {
+        .ip = ip,
+        .lengths = { len0, len1, len2, len3 },
+        .insns = desc >> LWP_DESC_INSNS_SHIFT,
+        .branch = desc & LWP_DESC_BRANCH,
+        /* With icount, a fault in lwp_trip() would have to undo more. */
+        .late = (desc & LWP_DESC_LATE) || icount_enabled(),
+    };
+    uint32_t hflags = env->hflags;
+    TranslationBlock *tb;
+
+    env->eip = ip;
+    if (s->ndue) {
+        /* What holds if the store does not return. */
+        lwp_cpu_set_mode(env, LWP_MODE_BOUNDARY);
+    }
+    if (desc & LWP_DESC_DIVIDED) {
+        lwp_step(s, block.insns);
+    } else if (lwp_trip(s, &mem.parent, &block)) {
+        if (!cpu_loop_exit_requested(cs)) {
+            /* The block may be chained to others of its kind only. */
+            env->hflags = hflags;
+            return;
+        }
+        /* A block that has a fuse has no other check, but for icount's. */
+        lwp_unretire(s, block.insns, block.branch, ip);
+    }
+
+    tb = tcg_tb_lookup(GETPC());
+    if (tb_cflags(tb) & CF_USE_ICOUNT) {
+        cs->neg.icount_decr.u16.low += tb->icount;
+    } else if (s->step && s->ip_filter == LWP_IP_ALL) {
+        /*
+         * All the way to the event in one block, see lwp_init_disas(); if a
+         * signal comes first, its handler has that block.
+         */
+        cs->cflags_next_tb = (tb_cflags(tb) & ~CF_COUNT_MASK) | s->step;
+    }
+    cpu_sync_lwp_hflags(env);
+    cpu_loop_exit(cs);
+}
+
+/*
+ * The instruction at @ip has retired, everything but a trap for EFLAGS.TF is
+ * done, and EIP is that of the next one: a #PF raised here is between the two.
+ */
+void helper_lwp_retire(CPUX86State *env, target_ulong ip, uint32_t desc)
+{
+    LwpState *s = &env->lwp;
+
+    if (s->started) {
+        s->started = false;
+        return;
+    }
+    if (lwp_tb_mode(env->hflags) == LWP_MODE_OFF) {
+        return;     /* it has left CPL 3, or stopped LWP */
+    }
+    lwp_retire(s, &env->lwp_config, ip, desc & LWP_DESC_BRANCH,
+               desc & LWP_DESC_TAKEN, env->eip);
+    if (!s->npending && s->step) {
+        return;
+    }
+    cpu_sync_lwp_hflags(env);
+    /* Debug traps come before a fault of the next instruction. */
+    if (s->npending && !(desc & LWP_DESC_TF) && !env_cpu(env)->watchpoint_hit) {
+        GuestMem mem = guest_mem(env, BOUNDARY_RA);
+
+        lwp_boundary(s, &mem.parent, env->eip);
+        cpu_sync_lwp_hflags(env);
+    }
+}
+
+/* A REP string instruction at @ip is left before it has finished. */
+void helper_lwp_unretire(CPUX86State *env, uint32_t insns, target_ulong ip)
+{
+    lwp_unretire(&env->lwp, insns, LWP_BRANCH_NONE, ip);
 }
 
 void lwp_cpu_xrstor(CPUX86State *env, const uint8_t *image)
 {
     LwpSegment ds = data_segment(env);
 
-    lwp_xrstor(&env->lwp, env->features[FEAT_8000_001C_EDX], image,
+    lwp_xrstor(&env->lwp, &env->lwp_config, image,
                env->hflags & HF_CPL_MASK ? &ds : NULL);
+    env->lwp.started = lwp_tb_mode(env->hflags) != LWP_MODE_OFF;
     cpu_sync_lwp_hflags(env);
 }

@@ -14,6 +14,12 @@
  */
 bool lwp_cpu_expand_features(X86CPU *cpu);
 
+/*
+ * Take over what the CPU model and the user have set.  Fails if a property
+ * lwp-* is out of range.
+ */
+bool lwp_cpu_realize(X86CPU *cpu, Error **errp);
+
 /* CPUID Fn8000_001C (§3.3); all zero on a CPU without LWP. */
 void lwp_cpu_cpuid(CPUX86State *env, uint32_t *eax, uint32_t *ebx,
                    uint32_t *ecx, uint32_t *edx);
@@ -34,7 +40,45 @@ void lwp_cpu_reset_user(CPUX86State *env);
  */
 #define LWP_DESC_MEM    (1u << 16)
 
+/* Operand descriptor of helper_lwp_retire(). */
+#define LWP_DESC_BRANCH 3u              /* LwpBranch */
+#define LWP_DESC_TAKEN  (1u << 2)
+#define LWP_DESC_TF     (1u << 3)       /* EFLAGS.TF, as in hflags */
+
+/*
+ * Operand descriptor of helper_lwp_trip(): LWP_DESC_BRANCH, the number of
+ * instructions that count from LWP_DESC_INSNS_SHIFT on, and these.
+ */
+#define LWP_DESC_DIVIDED (1u << 2)      /* the IP filter divides the block */
+#define LWP_DESC_LATE   (1u << 3)       /* it ends with one counted late */
+#define LWP_DESC_INSNS_SHIFT 8
+
+static inline LwpMode lwp_tb_mode(uint32_t flags)
+{
+    return flags >> HF_LWP_SHIFT;
+}
+
+static inline void lwp_cpu_set_mode(CPUX86State *env, LwpMode mode)
+{
+    env->hflags = (env->hflags & ~HF_LWP_MASK) | (uint32_t)mode << HF_LWP_SHIFT;
+}
+
 #ifdef CONFIG_TCG
+/*
+ * Beside cc_op, each insn_start of a block that counts has what the block has
+ * counted too much if this instruction does not retire.
+ */
+#define LWP_INSN_START(insns, branch) ((insns) << 8 | (branch) << 24)
+#define LWP_INSN_START_CC_OP(data) ((data) & 0xff)
+
+/* A block is left at the instruction whose insn_start has @data. */
+static inline void lwp_restore_state(CPUX86State *env, uint64_t data)
+{
+    if (data >> 8) {
+        lwp_unretire(&env->lwp, (data >> 8) & 0xffff, data >> 24, env->eip);
+    }
+}
+
 /* XRSTOR of component 62 (§7.4); @image is NULL for the initial state. */
 void lwp_cpu_xrstor(CPUX86State *env, const uint8_t *image);
 #endif

@@ -14,6 +14,14 @@ static bool lwp_needed(void *opaque)
     return s->cfg || lwp_enabled(s) || s->prng;
 }
 
+static int lwp_pre_save(void *opaque)
+{
+    X86CPU *cpu = opaque;
+
+    lwp_sync(&cpu->env.lwp, &cpu->env.lwp_config);
+    return 0;
+}
+
 static int lwp_post_load(void *opaque, int version_id)
 {
     X86CPU *cpu = opaque;
@@ -24,8 +32,8 @@ static int lwp_post_load(void *opaque, int version_id)
                      "which this CPU does not have", CPU(cpu)->cpu_index);
         return -EINVAL;
     }
-    if (!lwp_state_valid(&env->lwp, env->features[FEAT_8000_001C_EDX],
-                         env->xcr0 & XSTATE_LWP_MASK)) {
+    if (!lwp_load_state(&env->lwp, &env->lwp_config,
+                        env->xcr0 & XSTATE_LWP_MASK)) {
         error_report("CPU %d: inconsistent LWP state in the incoming stream",
                      CPU(cpu)->cpu_index);
         return -EINVAL;
@@ -34,25 +42,42 @@ static int lwp_post_load(void *opaque, int version_id)
     return 0;
 }
 
+static const VMStateDescription vmstate_lwp_record = {
+    .name = "cpu/lwp/record",
+    .version_id = 1,
+    .minimum_version_id = 1,
+    .fields = (const VMStateField[]) {
+        VMSTATE_UINT64_ARRAY(q, LwpRecord, LWP_RECORD_SIZE / 8),
+        VMSTATE_END_OF_LIST()
+    }
+};
+
 const VMStateDescription vmstate_lwp = {
     .name = "cpu/lwp",
     .version_id = 1,
     .minimum_version_id = 1,
     .needed = lwp_needed,
+    .pre_save = lwp_pre_save,
     .post_load = lwp_post_load,
     .fields = (const VMStateField[]) {
         VMSTATE_UINT64(env.lwp.cfg, X86CPU),
         VMSTATE_UINT64(env.lwp.cbaddr, X86CPU),
         VMSTATE_UINT64(env.lwp.base, X86CPU),
         VMSTATE_UINT64(env.lwp.prng, X86CPU),
-        VMSTATE_UINT64(env.lwp.pending_ip, X86CPU),
-        VMSTATE_UINT64_ARRAY(env.lwp.pending.q, X86CPU, LWP_RECORD_SIZE / 8),
+        VMSTATE_UINT64(env.lwp.ip_first, X86CPU),
+        VMSTATE_UINT64(env.lwp.ip_span, X86CPU),
+        VMSTATE_UINT64(env.lwp.deferred_ip, X86CPU),
+        VMSTATE_STRUCT_ARRAY(env.lwp.pending, X86CPU, LWP_NR_EVENTS, 1,
+                             vmstate_lwp_record, LwpRecord),
         VMSTATE_INT32_ARRAY(env.lwp.counter, X86CPU, LWP_NR_EVENTS),
         VMSTATE_UINT32(env.lwp.size, X86CPU),
         VMSTATE_UINT32(env.lwp.head, X86CPU),
         VMSTATE_UINT32(env.lwp.flags, X86CPU),
         VMSTATE_UINT32(env.lwp.filters, X86CPU),
-        VMSTATE_BOOL(env.lwp.pending_deferred, X86CPU),
+        VMSTATE_UINT32(env.lwp.ref_fraction, X86CPU),
+        VMSTATE_UINT32(env.lwp.npending, X86CPU),
+        VMSTATE_UINT8(env.lwp.ip_filter, X86CPU),
+        VMSTATE_BOOL(env.lwp.deferred, X86CPU),
         VMSTATE_END_OF_LIST()
     }
 };

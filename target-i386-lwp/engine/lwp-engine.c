@@ -13,6 +13,8 @@ enum {
     CB_HEAD = 16,
     CB_MISSED = 24,
     CB_FILTERS = 36,
+    CB_BASE_IP = 40,
+    CB_LIMIT_IP = 48,
     CB_TAIL = 64,
     CB_EVENTS = 128,        /* LwpEventOffset */
 };
@@ -37,10 +39,31 @@ enum {
 #define COUNTER_MASK    0x03ffffffu
 #define COUNTER_MIN     (-(1 << 25))
 #define COUNTER_MAX     ((1 << 25) - 1)
+#define FUSE_MAX        8191            /* see LwpState.fuse */
+#define FUSE_BRANCHES   0xffff          /* more than FUSE_MAX */
+#define STEP_MAX        24              /* nearer events are not worth blocks */
 #define MIN_RING        (32u * LWP_MIN_BUFFER * LWP_RECORD_SIZE)
+
+#define FILTER_NAB      (1u << 27)
+#define FILTER_NCB      (1u << 28)
+#define FILTER_NRB      (1u << 29)
+#define FILTER_IPI      (1u << 30)
+#define FILTER_IPF      (1u << 31)
+
+#define RECORD_TKN      (1u << 31)      /* Figure 2-4 */
 
 #define CFG_COREID(cfg) ((uint8_t)((cfg) >> 32))
 #define CFG_FIELDS      0xffff00000000ull       /* COREID and VECTOR */
+
+#define MIN(a, b)       ((a) < (b) ? (a) : (b))
+#define MAX(a, b)       ((a) > (b) ? (a) : (b))
+
+/* The bit of Filters that suppresses each class of branches. */
+static const uint32_t filter[LWP_NR_BRANCHES] = {
+    [LWP_BRANCH_ABS] = FILTER_NAB,
+    [LWP_BRANCH_COND] = FILTER_NCB,
+    [LWP_BRANCH_REL] = FILTER_NRB,
+};
 
 static unsigned max_event(uint32_t features)
 {
@@ -53,46 +76,21 @@ static unsigned max_event(uint32_t features)
 }
 
 /* LwpCbSize in bytes. */
-static uint32_t cb_size(uint32_t features)
+static uint32_t cb_size(const LwpConfig *config)
 {
-    return CB_EVENTS + 8 * max_event(features);
+    return CB_EVENTS + 8 * max_event(config->features);
 }
 
-void lwp_cpuid(uint32_t features, uint64_t cfg, bool avail, uint32_t regs[4])
+void lwp_cpuid(const LwpConfig *config, uint64_t cfg, bool avail,
+               uint32_t regs[4])
 {
-    unsigned events = max_event(features);
+    unsigned events = max_event(config->features);
 
     regs[0] = avail ? (uint32_t)cfg | LWP_AVAIL : 0;
     regs[1] = (uint32_t)CB_EVENTS << 24 | events << 16 |
-              LWP_RECORD_SIZE << 8 | cb_size(features) / 8;
-    regs[2] = LWP_MIN_BUFFER << 16 | 1 /* LwpVersion */ << 9;
-    regs[3] = features | LWP_AVAIL;
-}
-
-bool lwp_write_cfg(LwpState *s, uint32_t features, uint64_t val)
-{
-    /* Bit 0 and bits 63:48 are ignored, as Family 15h did. */
-    if ((uint32_t)val & ~(features | LWP_AVAIL)) {
-        return false;
-    }
-    s->cfg = val & (CFG_FIELDS | features);
-    /* What is withdrawn stops; what is granted waits for LLWPCB or XRSTOR. */
-    s->flags &= s->cfg;
-    return true;
-}
-
-bool lwp_write_cbaddr(LwpState *s, uint64_t val)
-{
-    if (val) {
-        return false;
-    }
-    lwp_disable(s);
-    return true;
-}
-
-void lwp_disable(LwpState *s)
-{
-    *s = (LwpState) { .cfg = s->cfg, .prng = s->prng };
+              LWP_RECORD_SIZE << 8 | cb_size(config) / 8;
+    regs[2] = config->caps | LWP_MIN_BUFFER << 16 | 1 /* LwpVersion */ << 9;
+    regs[3] = config->features | LWP_AVAIL;
 }
 
 static uint32_t ld32(LwpMem *mem, uint64_t addr)
@@ -131,14 +129,181 @@ static uint64_t prng_next(uint64_t *state)
     return z ^ (z >> 31);
 }
 
+static inline bool enabled(const LwpState *s, unsigned event)
+{
+    return s->flags & LWP_FLAG(event);
+}
+
+/* The counter may go on below zero while a record waits (§1.1 step 2). */
+static void count_event(LwpState *s, unsigned event, uint64_t n)
+{
+    int64_t left = s->counter[event - 1] - (int64_t)n;
+
+    s->counter[event - 1] = MAX(left, COUNTER_MIN);
+}
+
+/* §1.1 step 1, for instructions of which @branches are branches that count. */
+static void count(LwpState *s, const LwpConfig *config, uint32_t insns,
+                  uint32_t branches)
+{
+    uint64_t clocks = (uint64_t)insns * config->insn_clocks;
+
+    if (enabled(s, LWP_EVENT_IRE)) {
+        count_event(s, LWP_EVENT_IRE, insns);
+    }
+    if (enabled(s, LWP_EVENT_BRE)) {
+        count_event(s, LWP_EVENT_BRE, branches);
+    }
+    if (enabled(s, LWP_EVENT_CNH)) {
+        count_event(s, LWP_EVENT_CNH, clocks);
+    }
+    if (enabled(s, LWP_EVENT_RNH)) {
+        uint64_t ref = clocks * config->refclk_ratio + s->ref_fraction;
+
+        count_event(s, LWP_EVENT_RNH, ref / LWP_REFCLK_UNIT);
+        s->ref_fraction = ref % LWP_REFCLK_UNIT;
+    }
+}
+
+/* An event has one record at most; the next is gathered when that is stored. */
+static void gather(LwpState *s, unsigned event, uint32_t flags, uint64_t ip,
+                   uint64_t data)
+{
+    for (unsigned i = 0; i < s->npending; i++) {
+        if ((s->pending[i].q[0] & 0xff) == event) {
+            return;
+        }
+    }
+    /* It is only full of records that software made up. */
+    if (s->npending < LWP_NR_EVENTS) {
+        s->pending[s->npending++] = (LwpRecord) {
+            .q[0] = event | CFG_COREID(s->cfg) << 8 | flags,
+            .q[1] = ip,
+            .q[2] = data,
+        };
+    }
+}
+
+void lwp_sync(LwpState *s, const LwpConfig *config)
+{
+    uint32_t used = s->armed - s->fuse;
+
+    if (used) {
+        s->armed = s->fuse;
+        count(s, config, used >> 16, used & 0xffff);
+    }
+    for (unsigned i = 0; i < s->ndue; i++) {
+        /* Unless the block was left before. */
+        if (s->counter[s->due[i].event - 1] < 0) {
+            gather(s, s->due[i].event, 0, s->due[i].ip, 0);
+        }
+    }
+    s->ndue = 0;
+}
+
+/*
+ * How many instructions may retire before one of them causes such an event, if
+ * its counter is @left.
+ */
+static uint64_t distance_from(const LwpState *s, const LwpConfig *config,
+                              unsigned event, int64_t left)
+{
+    if (left < 0) {
+        return 0;
+    }
+    switch (event) {
+    case LWP_EVENT_CNH:
+        return left / config->insn_clocks;
+    case LWP_EVENT_RNH:
+        return ((left + 1) * LWP_REFCLK_UNIT - 1 - s->ref_fraction) /
+               ((uint64_t)config->insn_clocks * config->refclk_ratio);
+    default:
+        return left;
+    }
+}
+
+static uint64_t distance_of(const LwpState *s, const LwpConfig *config,
+                            unsigned event)
+{
+    if (!enabled(s, event)) {
+        return UINT64_MAX;
+    }
+    return distance_from(s, config, event, s->counter[event - 1]);
+}
+
+static uint32_t distance(const LwpState *s, const LwpConfig *config)
+{
+    uint64_t d = FUSE_MAX;
+
+    d = MIN(d, distance_of(s, config, LWP_EVENT_IRE));
+    d = MIN(d, distance_of(s, config, LWP_EVENT_CNH));
+    d = MIN(d, distance_of(s, config, LWP_EVENT_RNH));
+    return d;
+}
+
+/*
+ * Set the fuse after a change of what it depends on; the counters must be up
+ * to date.  A branch is an instruction, so there are at most as many branches
+ * as instructions until it trips; @run may retire before one of them causes
+ * another event.
+ */
+static void arm_for(LwpState *s, const LwpConfig *config, uint32_t run)
+{
+    run = MIN(run, distance_of(s, config, LWP_EVENT_BRE));
+    s->fuse = s->armed = LWP_FUSE(run, FUSE_BRANCHES);
+}
+
+static void arm(LwpState *s, const LwpConfig *config)
+{
+    arm_for(s, config, distance(s, config));
+}
+
+/* The same after a change of the enabled events or the filters. */
+static void select_events(LwpState *s, const LwpConfig *config)
+{
+    for (unsigned i = 0; i < LWP_NR_BRANCHES; i++) {
+        s->branch_unit[i] = enabled(s, LWP_EVENT_BRE) && filter[i] &&
+                            !(s->filters & filter[i]);
+    }
+    arm(s, config);
+}
+
+bool lwp_write_cfg(LwpState *s, const LwpConfig *config, uint64_t val)
+{
+    /* Bit 0 and bits 63:48 are ignored, as Family 15h did. */
+    if ((uint32_t)val & ~(config->features | LWP_AVAIL)) {
+        return false;
+    }
+    lwp_sync(s, config);
+    s->cfg = val & (CFG_FIELDS | config->features);
+    /* What is withdrawn stops; what is granted waits for LLWPCB or XRSTOR. */
+    s->flags &= s->cfg;
+    select_events(s, config);
+    return true;
+}
+
+bool lwp_write_cbaddr(LwpState *s, uint64_t val)
+{
+    if (val) {
+        return false;
+    }
+    lwp_disable(s);
+    return true;
+}
+
+void lwp_disable(LwpState *s)
+{
+    *s = (LwpState) { .cfg = s->cfg, .prng = s->prng };
+}
+
 void lwp_probe_store(const LwpState *s, LwpMem *mem)
 {
-    mem->ops->probe(mem, s->cbaddr, cb_size(mem->features));
+    mem->ops->probe(mem, s->cbaddr, cb_size(mem->config));
     mem->ops->probe(mem, s->base + s->head, LWP_RECORD_SIZE);
 }
 
 /*
- * Store, report and reset (§1.1 steps 3 to 5) for @record.  A negative @count
+ * Store, report and reset (§1.1 steps 3 to 5) for @record.  A negative @left
  * is the counter of the record's event with this occurrence counted, to be
  * reset from there.  Returns true if the ring was full.
  *
@@ -146,13 +311,13 @@ void lwp_probe_store(const LwpState *s, LwpMem *mem)
  * pointer, and what must not happen twice (MissedEvents) last.
  */
 static bool store_record(LwpState *s, LwpMem *mem, const LwpRecord *record,
-                         int32_t count)
+                         int32_t left)
 {
     unsigned event = record->q[0] & 0xff;
     uint64_t cb = s->cbaddr, slot = s->base + s->head;
     uint32_t next = s->head + LWP_RECORD_SIZE;
     uint64_t prng = s->prng;
-    int32_t reset = 0;
+    int32_t reset = 0, floor = 0;
     bool full;
 
     lwp_probe_store(s, mem);
@@ -162,20 +327,21 @@ static bool store_record(LwpState *s, LwpMem *mem, const LwpRecord *record,
     }
     full = next == ld32(mem, cb + CB_TAIL);
 
-    if (count < 0) {
+    if (left < 0) {
         uint32_t mask = (1u << (ld32(mem, cb + CB_SIZE) >> RANDOM_SHIFT)) - 1;
 
         reset = ld_interval(mem, cb, event);
+        floor = reset & ~mask;
         if (mask) {
-            reset = (reset & ~mask) | (prng_next(&prng) & mask);
+            reset = floor | (prng_next(&prng) & mask);
         }
         /* Overrun shortens the next period (§1.1 step 5). */
-        reset += count + 1;
+        reset += left + 1;
     }
 
-    for (unsigned i = 0; i < LWP_RECORD_SIZE / 8; i++) {
-        mem->ops->st64(mem, slot + 8 * i, record->q[i]);
-    }
+    /* Nothing is stored unless all is writable. */
+    st32(mem, cb + CB_HEAD, s->head);
+    mem->ops->st_record(mem, slot, record);
     /* Consumers on other processors may not see the head before the record. */
     atomic_thread_fence(memory_order_release);
     st32(mem, cb + CB_HEAD, full ? s->head : next);
@@ -186,36 +352,234 @@ static bool store_record(LwpState *s, LwpMem *mem, const LwpRecord *record,
         s->head = next;
     }
     s->prng = prng;
-    if (count < 0) {
+    if (left < 0) {
         s->counter[event - 1] = reset;
+        s->floor[event - 1] = floor;
     }
+    /* Whoever takes a page away does so in between, or on another processor. */
+    s->ready = (slot ^ (s->base + s->head + LWP_RECORD_SIZE - 1)) < 4096;
     return full;
 }
 
 static void store_pending(LwpState *s, LwpMem *mem)
 {
-    unsigned event = s->pending.q[0] & 0xff;
-    int32_t count = 0;
+    uint32_t near;
 
-    if (event <= LWP_NR_EVENTS && (s->flags & LWP_FLAG(event))) {
-        count = s->counter[event - 1];
+    lwp_sync(s, mem->config);
+    while (s->npending) {
+        unsigned event = s->pending[0].q[0] & 0xff;
+        int32_t left = 0;
+
+        if (event <= LWP_NR_EVENTS && enabled(s, event)) {
+            left = s->counter[event - 1];
+        }
+        store_record(s, mem, &s->pending[0], left);
+        s->npending--;
+        memmove(&s->pending[0], &s->pending[1],
+                s->npending * sizeof(s->pending[0]));
     }
-    store_record(s, mem, &s->pending, count);
-    memset(&s->pending, 0, sizeof(s->pending));
-    s->pending_deferred = false;
+    s->deferred = false;
+    near = distance(s, mem->config);
+    s->step = near < STEP_MAX ? near + 1 : 0;
+    arm_for(s, mem->config, near);
 }
 
-bool lwp_store_pending(LwpState *s, LwpMem *mem, uint64_t ip)
+/* Table 6-2, IPF and IPI; the complement of a range is another one. */
+static void load_ip_filter(LwpState *s, LwpMem *mem)
 {
-    if (!lwp_pending(s)) {
-        return true;
+    bool invert = s->filters & FILTER_IPI;
+    uint64_t base = mem->ops->ld64(mem, s->cbaddr + CB_BASE_IP);
+    uint64_t limit = mem->ops->ld64(mem, s->cbaddr + CB_LIMIT_IP);
+
+    if (base > limit) {
+        s->ip_filter = invert ? LWP_IP_ALL : LWP_IP_NONE;
+    } else if (!invert) {
+        s->ip_filter = LWP_IP_RANGE;
+        s->ip_first = base;
+        s->ip_span = limit - base;
+    } else if (limit - base == UINT64_MAX) {
+        s->ip_filter = LWP_IP_NONE;
+    } else {
+        s->ip_filter = LWP_IP_RANGE;
+        s->ip_first = limit + 1;
+        s->ip_span = base - limit - 2;
     }
-    if (s->pending_deferred && ip != s->pending_ip) {
+}
+
+static uint8_t ip_filter_to_load(const LwpState *s, const LwpConfig *config)
+{
+    return (s->filters & FILTER_IPF) && (config->caps & LWP_CAP_IP_FILTER) ?
+           LWP_IP_UNKNOWN : LWP_IP_ALL;
+}
+
+LwpMode lwp_mode(const LwpState *s)
+{
+    const uint32_t retirement = LWP_FLAG(LWP_EVENT_IRE) |
+        LWP_FLAG(LWP_EVENT_BRE) | LWP_FLAG(LWP_EVENT_CNH) |
+        LWP_FLAG(LWP_EVENT_RNH);
+    unsigned classes = 0;
+
+    if (lwp_busy(s)) {
+        return LWP_MODE_BOUNDARY;
+    }
+    if (!(s->flags & retirement) || s->ip_filter == LWP_IP_NONE) {
+        return LWP_MODE_OFF;
+    }
+    if (s->step) {
+        return LWP_MODE_STEP;
+    }
+    if (s->ip_filter == LWP_IP_RANGE) {
+        return LWP_MODE_RANGE;
+    }
+    for (unsigned i = 0; i < LWP_NR_BRANCHES; i++) {
+        classes += s->branch_unit[i];
+    }
+    return classes == 0 ? LWP_MODE_INSNS :
+           classes == LWP_NR_BRANCHES - 1 ? LWP_MODE_BRANCHES :
+           LWP_MODE_CLASSES;
+}
+
+/* What stays of an interval with its Random bits (Table 6-1). */
+static int32_t interval_floor(const LwpState *s, LwpMem *mem, unsigned event)
+{
+    unsigned random = ld32(mem, s->cbaddr + CB_SIZE) >> RANDOM_SHIFT;
+
+    return ld_interval(mem, s->cbaddr, event) & -(1u << random);
+}
+
+/* Whether the next record could be stored now. */
+static bool ready(LwpState *s, LwpMem *mem)
+{
+    if (!s->ready) {
+        s->ready = mem->ops->writable(mem, s->cbaddr, cb_size(mem->config)) &&
+                   mem->ops->writable(mem, s->base + s->head, LWP_RECORD_SIZE);
+    }
+    return s->ready;
+}
+
+/*
+ * Note the events that will fall due in @block, or return false if that cannot
+ * be known or is too near to the next ones.
+ */
+static bool foresee(LwpState *s, LwpMem *mem, const LwpBlock *block)
+{
+    const LwpConfig *config = mem->config;
+    static const unsigned events[] = {
+        LWP_EVENT_IRE, LWP_EVENT_CNH, LWP_EVENT_RNH
+    };
+
+    for (unsigned i = 0; i < 3; i++) {
+        uint64_t d = distance_of(s, config, events[i]);
+        int32_t *floor = &s->floor[events[i] - 1];
+        uint64_t ip = block->ip;
+        unsigned k = s->ndue;
+
+        if (d >= block->insns) {
+            continue;
+        }
+        if (!*floor) {
+            *floor = interval_floor(s, mem, events[i]);
+        }
+        /* A second one in the same block would be missed. */
+        if (distance_from(s, config, events[i], *floor) <= 2 * block->insns) {
+            return false;
+        }
+        for (unsigned n = 0; n < d; n++) {
+            ip += block->lengths[n / 16] >> (n % 16 * 4) & 15;
+        }
+        for (; k > 0 && s->due[k - 1].ip > ip; k--) {
+            s->due[k] = s->due[k - 1];
+        }
+        s->due[k].ip = ip;
+        s->due[k].event = events[i];
+        s->ndue++;
+    }
+    return true;
+}
+
+bool lwp_trip(LwpState *s, LwpMem *mem, const LwpBlock *block)
+{
+    uint32_t unit = s->branch_unit[block->branch];
+    int32_t units = LWP_FUSE(block->insns, unit);
+    uint32_t near;
+
+    s->fuse += units;
+    lwp_sync(s, mem->config);
+    if (!lwp_boundary(s, mem, block->ip)) {
         return false;
     }
-    /* This is what holds if the store does not return. */
-    s->pending_deferred = true;
-    s->pending_ip = ip;
+    if (s->step) {
+        return false;   /* the next one is near */
+    }
+    near = distance(s, mem->config);
+    if (!unit || s->counter[LWP_EVENT_BRE - 1] > 0) {
+        if (block->insns <= near) {
+            /* The fuse may be negative now; then the next block trips again. */
+            arm_for(s, mem->config, near);
+            s->fuse -= units;
+            return true;
+        }
+        if (!block->late && ready(s, mem) && foresee(s, mem, block)) {
+            arm_for(s, mem->config, 0);
+            s->fuse -= units;
+            return true;
+        }
+    }
+    s->ndue = 0;
+    s->step = MIN(block->insns, near + 1);
+    return false;
+}
+
+void lwp_unretire(LwpState *s, uint32_t insns, LwpBranch branch, uint64_t ip)
+{
+    if (lwp_eligible(s, ip)) {
+        s->fuse += LWP_FUSE(insns, s->branch_unit[branch]);
+    }
+}
+
+void lwp_retire(LwpState *s, const LwpConfig *config, uint64_t ip,
+                LwpBranch branch, bool taken, uint64_t target)
+{
+    uint32_t unit = s->branch_unit[branch];
+    uint32_t ran = (uint32_t)(s->armed - s->fuse) >> 16;
+
+    lwp_sync(s, config);
+    s->step -= MIN(s->step, ran + 1);
+    if (lwp_eligible(s, ip)) {
+        count(s, config, 1, unit);
+        /* After a fault, events take a later instruction (§1.1 step 2). */
+        if (!s->deferred) {
+            for (unsigned n = LWP_EVENT_IRE; n <= LWP_NR_EVENTS; n++) {
+                if (!enabled(s, n) || s->counter[n - 1] >= 0) {
+                    continue;
+                }
+                if (n != LWP_EVENT_BRE) {
+                    gather(s, n, 0, ip, 0);
+                } else if (unit) {
+                    gather(s, n, taken ? RECORD_TKN : 0, ip, target);
+                }
+            }
+        }
+    }
+    if (!s->step && !s->npending) {
+        arm(s, config);
+    }
+}
+
+bool lwp_boundary(LwpState *s, LwpMem *mem, uint64_t ip)
+{
+    if (!lwp_busy(s)) {
+        return true;
+    }
+    if (s->deferred && ip != s->deferred_ip) {
+        return false;
+    }
+    /* This is what holds if an access does not return. */
+    s->deferred = true;
+    s->deferred_ip = ip;
+    if (s->ip_filter == LWP_IP_UNKNOWN) {
+        load_ip_filter(s, mem);
+    }
     store_pending(s, mem);
     return true;
 }
@@ -225,12 +589,10 @@ static void flush(LwpState *s, LwpMem *mem)
 {
     uint64_t cb = s->cbaddr;
 
-    mem->ops->probe(mem, cb, cb_size(mem->features));
-    if (lwp_pending(s)) {
-        store_pending(s, mem);
-    }
+    mem->ops->probe(mem, cb, cb_size(mem->config));
+    store_pending(s, mem);
     for (unsigned n = 1; n <= LWP_NR_EVENTS; n++) {
-        if (s->flags & LWP_FLAG(n)) {
+        if (enabled(s, n)) {
             st32(mem, cb + CB_COUNTER(n), s->counter[n - 1] & COUNTER_MASK);
         }
     }
@@ -292,14 +654,14 @@ bool lwp_llwpcb(LwpState *s, LwpMem *mem, const LwpSegment *ds, uint64_t ea)
     }
     new = *s;
 
-    if (!segment_holds(ds, ea, cb_size(mem->features))) {
+    if (!segment_holds(ds, ea, cb_size(mem->config))) {
         return false;
     }
     cb = to_linear(ds, ea);
     if (cb == 0) {
         return true;    /* LWP_CBADDR = 0 means disabled (§4.3) */
     }
-    mem->ops->probe(mem, cb, cb_size(mem->features));
+    mem->ops->probe(mem, cb, cb_size(mem->config));
 
     size = ld32(mem, cb + CB_SIZE) & SIZE_MASK & -LWP_RECORD_SIZE;
     base = mem->ops->ld64(mem, cb + CB_BASE);
@@ -324,6 +686,11 @@ bool lwp_llwpcb(LwpState *s, LwpMem *mem, const LwpSegment *ds, uint64_t ea)
     new.filters = ld32(mem, cb + CB_FILTERS);
     new.flags = flags & LWP_FLAG_EVENTS;
     new.cbaddr = cb;
+    new.ip_filter = ip_filter_to_load(&new, mem->config);
+    if (new.ip_filter == LWP_IP_UNKNOWN) {
+        load_ip_filter(&new, mem);
+    }
+    select_events(&new, mem->config);
     *s = new;
     return true;
 }
@@ -337,15 +704,21 @@ uint64_t lwp_slwpcb(LwpState *s, LwpMem *mem, const LwpSegment *ds)
     return to_effective(ds, s->cbaddr);
 }
 
-bool lwp_val_due(LwpState *s)
+bool lwp_val_due(LwpState *s, LwpMem *mem, uint64_t ip)
 {
-    int32_t *count = &s->counter[LWP_EVENT_VAL - 1];
+    int32_t *left = &s->counter[LWP_EVENT_VAL - 1];
 
-    if (!(s->flags & LWP_FLAG(LWP_EVENT_VAL))) {
+    if (!enabled(s, LWP_EVENT_VAL)) {
         return false;
     }
-    if (*count > 0) {
-        --*count;
+    if (s->ip_filter == LWP_IP_UNKNOWN) {
+        load_ip_filter(s, mem);
+    }
+    if (!lwp_eligible(s, ip)) {
+        return false;
+    }
+    if (*left > 0) {
+        --*left;
         return false;
     }
     return true;
@@ -360,12 +733,12 @@ bool lwp_insert(LwpState *s, LwpMem *mem, unsigned event, uint16_t flags,
         .q[1] = ip,
         .q[2] = data2,
     };
-    int32_t count = 0;
+    int32_t left = 0;
 
     if (event == LWP_EVENT_VAL) {
-        count = s->counter[LWP_EVENT_VAL - 1] - 1;
+        left = s->counter[LWP_EVENT_VAL - 1] - 1;
     }
-    return store_record(s, mem, &record, count);
+    return store_record(s, mem, &record, left);
 }
 
 static void put(uint8_t *p, uint64_t val, unsigned bytes)
@@ -386,8 +759,10 @@ static uint64_t get(const uint8_t *p, unsigned bytes)
     return val;
 }
 
-void lwp_xsave(const LwpState *s, uint8_t image[LWP_XSAVE_SIZE])
+void lwp_xsave(LwpState *s, const LwpConfig *config,
+               uint8_t image[LWP_XSAVE_SIZE])
 {
+    lwp_sync(s, config);
     memset(image, 0, LWP_XSAVE_SIZE);
     put(image + XS_CBADDR, s->cbaddr, 8);
     put(image + XS_FLAGS, s->flags, 4);
@@ -395,18 +770,18 @@ void lwp_xsave(const LwpState *s, uint8_t image[LWP_XSAVE_SIZE])
     put(image + XS_BASE, s->base, 8);
     put(image + XS_SIZE, s->size, 4);
     put(image + XS_FILTERS, s->filters, 4);
-    for (unsigned i = 0; i < LWP_RECORD_SIZE / 8; i++) {
-        put(image + XS_RECORD + 8 * i, s->pending.q[i], 8);
+    for (unsigned i = 0; s->npending && i < LWP_RECORD_SIZE / 8; i++) {
+        put(image + XS_RECORD + 8 * i, s->pending[0].q[i], 8);
     }
     for (unsigned n = 1; n <= LWP_NR_EVENTS; n++) {
-        if (s->flags & LWP_FLAG(n)) {
+        if (enabled(s, n)) {
             put(image + XS_COUNTER + 4 * (n - 1),
                 s->counter[n - 1] & COUNTER_MASK, 4);
         }
     }
 }
 
-void lwp_xrstor(LwpState *s, uint32_t features,
+void lwp_xrstor(LwpState *s, const LwpConfig *config,
                 const uint8_t image[LWP_XSAVE_SIZE], const LwpSegment *ds)
 {
     uint64_t cb, base;
@@ -427,7 +802,7 @@ void lwp_xrstor(LwpState *s, uint32_t features,
         if (!ds->va_bits && (cb | base) >> 32) {
             return;     /* what Check() would truncate is not in reach */
         }
-        if (!segment_holds(ds, to_effective(ds, cb), cb_size(features)) ||
+        if (!segment_holds(ds, to_effective(ds, cb), cb_size(config)) ||
             !segment_holds(ds, to_effective(ds, base), size)) {
             return;
         }
@@ -440,7 +815,7 @@ void lwp_xrstor(LwpState *s, uint32_t features,
     s->filters = get(image + XS_FILTERS, 4);
     s->flags = get(image + XS_FLAGS, 4) & LWP_FLAG_EVENTS & s->cfg;
     for (unsigned n = 1; n <= LWP_NR_EVENTS; n++) {
-        if (s->flags & LWP_FLAG(n)) {
+        if (enabled(s, n)) {
             const uint8_t *p = image + XS_COUNTER + 4 * (n - 1);
 
             s->counter[n - 1] = sext26(get(p, 4));
@@ -448,21 +823,32 @@ void lwp_xrstor(LwpState *s, uint32_t features,
     }
     if (image[XS_RECORD]) {
         for (unsigned i = 0; i < LWP_RECORD_SIZE / 8; i++) {
-            s->pending.q[i] = get(image + XS_RECORD + 8 * i, 8);
+            s->pending[0].q[i] = get(image + XS_RECORD + 8 * i, 8);
         }
+        s->npending = 1;
     }
+    s->ip_filter = ip_filter_to_load(s, config);
+    select_events(s, config);
 }
 
-bool lwp_state_valid(const LwpState *s, uint32_t features, bool avail)
+static bool state_valid(const LwpState *s, const LwpConfig *config, bool avail)
 {
-    if (s->cfg & ~(CFG_FIELDS | features)) {
+    if (s->cfg & ~(CFG_FIELDS | config->features)) {
         return false;
     }
     if (!lwp_enabled(s)) {
-        return !s->flags && !lwp_pending(s);
+        return !s->flags && !lwp_busy(s);
     }
     for (unsigned n = 0; n < LWP_NR_EVENTS; n++) {
         if (s->counter[n] < COUNTER_MIN || s->counter[n] > COUNTER_MAX) {
+            return false;
+        }
+    }
+    if (s->npending > LWP_NR_EVENTS) {
+        return false;
+    }
+    for (unsigned i = 0; i < s->npending; i++) {
+        if (!(s->pending[i].q[0] & 0xff)) {
             return false;
         }
     }
@@ -470,5 +856,16 @@ bool lwp_state_valid(const LwpState *s, uint32_t features, bool avail)
            s->size >= MIN_RING && s->size <= SIZE_MASK &&
            s->size % LWP_RECORD_SIZE == 0 &&
            s->head < s->size && s->head % LWP_RECORD_SIZE == 0 &&
+           s->ref_fraction < LWP_REFCLK_UNIT &&
+           s->ip_filter <= LWP_IP_UNKNOWN &&
            !(s->flags & ~(s->cfg & LWP_FLAG_EVENTS));
+}
+
+bool lwp_load_state(LwpState *s, const LwpConfig *config, bool avail)
+{
+    if (!state_valid(s, config, avail)) {
+        return false;
+    }
+    select_events(s, config);
+    return true;
 }

@@ -35,6 +35,9 @@ enum {
 #define LWP_FLAG_INT    (1u << 31)
 #define LWP_FLAG_EVENTS ((2u << LWP_NR_EVENTS) - 2)
 
+/* CPUID Fn8000_001C ECX (Table 3-1): what an operating system cannot mask. */
+#define LWP_CAP_IP_FILTER (1u << 29)
+
 #define LWP_RECORD_SIZE 32              /* LwpEventSize, bytes */
 #define LWP_MIN_BUFFER  1               /* LwpMinBufferSize, 32 records each */
 #define LWP_XSAVE_SIZE  128             /* §3.2, bytes */
@@ -44,20 +47,90 @@ typedef struct LwpRecord {
     uint64_t q[LWP_RECORD_SIZE / 8];
 } LwpRecord;
 
+/* What this processor is; it does not change once the CPU exists. */
+typedef struct LwpConfig {
+    uint32_t features;      /* CPUID Fn8000_001C EDX */
+    uint32_t caps;          /* the LWP_CAP_* bits of CPUID Fn8000_001C ECX */
+    uint32_t insn_clocks;   /* CPU clocks that an instruction takes */
+    uint32_t refclk_ratio;  /* reference clocks in LWP_REFCLK_UNIT CPU clocks */
+} LwpConfig;
+
+#define LWP_REFCLK_UNIT         1000
+#define LWP_INSN_CLOCKS_MAX     1000
+#define LWP_REFCLK_RATIO_MAX    10000
+
+/* The classes of branches that Filters tells apart (Table 6-2). */
+typedef enum LwpBranch {
+    LWP_BRANCH_NONE,        /* not a branch, or one that is never counted */
+    LWP_BRANCH_ABS,         /* JMP and CALL through register or memory: NAB */
+    LWP_BRANCH_COND,        /* Jcc, J(E/R)CXZ, LOOPcc: NCB */
+    LWP_BRANCH_REL,         /* JMP and CALL relative, RET: NRB */
+    LWP_NR_BRANCHES
+} LwpBranch;
+
+/* How much LWP wants to know of the instructions that a program runs. */
+typedef enum LwpMode {
+    LWP_MODE_OFF,           /* nothing */
+    LWP_MODE_BOUNDARY,      /* call lwp_boundary() and lwp_retire() for each */
+    LWP_MODE_STEP,          /* call lwp_retire() for each, see lwp_trip() */
+    LWP_MODE_INSNS,         /* count whole blocks, see LwpState.fuse */
+    LWP_MODE_BRANCHES,      /* and the branches at their ends, all classes */
+    LWP_MODE_CLASSES,       /* or those of the classes in branch_unit[] */
+    LWP_MODE_RANGE,         /* and only what ip_first, ip_span hold */
+} LwpMode;
+
+/* Which instructions are eligible (Table 6-2, IPF and IPI). */
+typedef enum LwpIpFilter {
+    LWP_IP_ALL,
+    LWP_IP_NONE,
+    LWP_IP_RANGE,           /* ip - ip_first <= ip_span, modulo 2^64 */
+    LWP_IP_UNKNOWN,         /* none until BaseIP and LimitIP have been read */
+} LwpIpFilter;
+
+/*
+ * A block of @insns instructions takes LWP_FUSE(insns, branch) off
+ * LwpState.fuse; @branch says whether it ends in a branch that counts.
+ */
+#define LWP_FUSE(insns, branch) ((int32_t)((insns) << 16 | (branch)))
+
 /* All zero is the reset state: LWP disabled, no feature available. */
 typedef struct LwpState {
     uint64_t cfg;           /* LWP_CFG MSR (§4.2) */
     uint64_t cbaddr;        /* LWP_CBADDR MSR (§4.3); 0 while disabled */
     uint64_t base;          /* linear address of the ring */
     uint64_t prng;          /* source of the Random bits (Table 6-1) */
-    uint64_t pending_ip;    /* see lwp_store_pending() */
-    LwpRecord pending;      /* SavedEventRecord; none if its EventId is 0 */
+    uint64_t ip_first;      /* eligible instructions, see LwpIpFilter */
+    uint64_t ip_span;
+    uint64_t deferred_ip;   /* see lwp_boundary() */
+    LwpRecord pending[LWP_NR_EVENTS];   /* gathered, not stored yet */
     int32_t counter[LWP_NR_EVENTS];     /* by EventId - 1; 26 bits, signed */
     uint32_t size;          /* of the ring, bytes; whole records */
     uint32_t head;          /* BufferHeadOffset, bytes; whole records */
     uint32_t flags;         /* enabled events, a subset of cfg's */
     uint32_t filters;       /* LWPCB.Filters as loaded */
-    bool pending_deferred;
+    uint32_t ref_fraction;  /* of a reference clock, in LWP_REFCLK_UNITs */
+    uint32_t npending;      /* the first is XSAVE's SavedEventRecord */
+    uint8_t ip_filter;      /* LwpIpFilter */
+    bool deferred;
+
+    /*
+     * The rest follows from the above and from what has retired since.  While
+     * no event is near, blocks only decrement the fuse: bits 31:16 are how many
+     * more instructions are sure to cause none, up to a number that is small
+     * enough for a check of other business, bits 15:0 count branches.
+     * What armed minus fuse says still has to be taken off the counters.
+     */
+    int32_t fuse, armed;
+    uint32_t step;          /* instructions until the mode changes */
+    uint32_t ndue;          /* events of the block that is running, in order */
+    struct {
+        uint64_t ip;        /* the instruction that will have caused it */
+        unsigned event;
+    } due[3];
+    int32_t floor[LWP_NR_EVENTS];   /* the least next reset value, if known */
+    bool ready;             /* the next store will not fault */
+    bool started;           /* by XRSTOR, which does not count itself */
+    uint32_t branch_unit[LWP_NR_BRANCHES]; /* 1 if the class counts, else 0 */
 } LwpState;
 
 typedef struct LwpMem LwpMem;
@@ -67,21 +140,24 @@ typedef struct LwpMem LwpMem;
  * these may raise the guest's #PF instead of returning, and the instruction is
  * then restarted.  So the engine changes an LwpState only when no further
  * access can fail, but for two steps: LLWPCB has done with the old LWPCB
- * before it looks at the new one (§5.1 step 2), and lwp_store_pending() notes
+ * before it looks at the new one (§5.1 step 2), and lwp_boundary() notes
  * where it tried.
  */
 typedef struct LwpMemOps {
-    /* Raise the fault that a read or write of [addr, addr + len) would. */
+    /* Raise the #PF that a read or write of [addr, addr + len) would. */
     void (*probe)(LwpMem *mem, uint64_t addr, uint32_t len);
+    /* Whether it would not. */
+    bool (*writable)(LwpMem *mem, uint64_t addr, uint32_t len);
     uint32_t (*ld32)(LwpMem *mem, uint64_t addr);
     uint64_t (*ld64)(LwpMem *mem, uint64_t addr);
     void (*st32)(LwpMem *mem, uint64_t addr, uint32_t val);
     void (*st64)(LwpMem *mem, uint64_t addr, uint64_t val);
+    void (*st_record)(LwpMem *mem, uint64_t addr, const LwpRecord *record);
 } LwpMemOps;
 
 struct LwpMem {
     const LwpMemOps *ops;
-    uint32_t features;      /* CPUID Fn8000_001C EDX of this CPU */
+    const LwpConfig *config;
 };
 
 /* What the data segment lets a program reach. */
@@ -96,22 +172,31 @@ static inline bool lwp_enabled(const LwpState *s)
     return s->cbaddr != 0;
 }
 
-static inline bool lwp_pending(const LwpState *s)
+/* Whether lwp_boundary() has something to do. */
+static inline bool lwp_busy(const LwpState *s)
 {
-    return (s->pending.q[0] & 0xff) != 0;
+    return s->npending || s->ip_filter == LWP_IP_UNKNOWN;
+}
+
+/* Whether the IP filter lets the instruction at effective address @ip count. */
+static inline bool lwp_eligible(const LwpState *s, uint64_t ip)
+{
+    return s->ip_filter == LWP_IP_ALL ||
+           (s->ip_filter == LWP_IP_RANGE && ip - s->ip_first <= s->ip_span);
 }
 
 /*
- * CPUID Fn8000_001C (§3.3).  @features is EDX, @avail is XCR0[62]; @regs
- * receives EAX, EBX, ECX and EDX.
+ * CPUID Fn8000_001C (§3.3).  @avail is XCR0[62]; @regs receives EAX, EBX, ECX
+ * and EDX.
  */
-void lwp_cpuid(uint32_t features, uint64_t cfg, bool avail, uint32_t regs[4]);
+void lwp_cpuid(const LwpConfig *config, uint64_t cfg, bool avail,
+               uint32_t regs[4]);
 
 /*
  * WRMSR to LWP_CFG (§4.2) and to LWP_CBADDR (§4.3).  Return false, with
  * nothing changed, where the instruction has to raise #GP.
  */
-bool lwp_write_cfg(LwpState *s, uint32_t features, uint64_t val);
+bool lwp_write_cfg(LwpState *s, const LwpConfig *config, uint64_t val);
 bool lwp_write_cbaddr(LwpState *s, uint64_t val);
 
 /*
@@ -134,10 +219,11 @@ bool lwp_llwpcb(LwpState *s, LwpMem *mem, const LwpSegment *ds, uint64_t ea);
 uint64_t lwp_slwpcb(LwpState *s, LwpMem *mem, const LwpSegment *ds);
 
 /*
- * Count step of LWPVAL (§5.3).  Returns true if this instruction has to store
- * a record; only then has the counter been left for lwp_insert() to change.
+ * Count step of LWPVAL (§5.3) at effective address @ip.  Returns true if it
+ * has to store a record; only then has the counter been left for lwp_insert()
+ * to change.  Raises #PF if the IP filter has to be read first.
  */
-bool lwp_val_due(LwpState *s);
+bool lwp_val_due(LwpState *s, LwpMem *mem, uint64_t ip);
 
 /*
  * Raise the #PF that storing the next record would, if any; LWP must be
@@ -155,29 +241,83 @@ void lwp_probe_store(const LwpState *s, LwpMem *mem);
 bool lwp_insert(LwpState *s, LwpMem *mem, unsigned event, uint16_t flags,
                 uint32_t data1, uint64_t ip, uint64_t data2);
 
+/* What translated code has to do while the program runs at CPL 3. */
+LwpMode lwp_mode(const LwpState *s);
+
+#define LWP_BLOCK_MAX   64      /* instructions */
+
+/* What a block of translated code is, for lwp_trip(). */
+typedef struct LwpBlock {
+    uint64_t ip;            /* effective address of its first instruction */
+    uint64_t lengths[LWP_BLOCK_MAX / 16];   /* of all, 4 bits each */
+    uint32_t insns;         /* that it takes off the fuse */
+    LwpBranch branch;       /* that it ends in */
+    bool late;              /* it goes on with something that may look at us */
+} LwpBlock;
+
 /*
- * Store the pending record, if any, before the instruction at effective
- * address @ip runs at CPL 3 (§7.4 step 3).  If that faults, the next attempt
- * is made when the program resumes at @ip; code that runs elsewhere in the
- * meantime, such as a signal handler, is left alone.  Returns false if the
- * record stays pending for that reason.
+ * A block is about to run, has taken its LWP_FUSE() and has found the fuse
+ * negative.  Returns true if it may run as it is: no event falls due in it, or
+ * only such that are as good recorded when it has run, because the store will
+ * not fault (§1.1 step 3).  Otherwise what the block has taken has been given
+ * back, and LwpState.step says how many instructions are to be run of which the
+ * last may cause an event.  Raises #PF, with all given back, from the store of
+ * what was due in the block before.
  */
-bool lwp_store_pending(LwpState *s, LwpMem *mem, uint64_t ip);
+bool lwp_trip(LwpState *s, LwpMem *mem, const LwpBlock *block);
+
+/* Have lwp_retire() called for each of the next @insns instructions. */
+static inline void lwp_step(LwpState *s, uint32_t insns)
+{
+    s->step = insns;
+}
+
+/*
+ * The last @insns instructions of a block that took its LWP_FUSE(), and the
+ * branch of class @branch that it would have ended in, do not retire; @ip is
+ * the effective address of the first of them.
+ */
+void lwp_unretire(LwpState *s, uint32_t insns, LwpBranch branch, uint64_t ip);
+
+/*
+ * Count and gather (§1.1 steps 1 and 2) for the instruction at effective
+ * address @ip, which has just retired at CPL 3.  If it is a branch, @branch is
+ * its class and @target the effective address of what runs next (Figure 2-4).
+ */
+void lwp_retire(LwpState *s, const LwpConfig *config, uint64_t ip,
+                LwpBranch branch, bool taken, uint64_t target);
+
+/*
+ * Store gathered records, and read what XRSTOR could not restore (§8.2.5),
+ * before the instruction at effective address @ip runs at CPL 3.  If that
+ * faults, the next attempt is made when the program resumes at @ip; code that
+ * runs elsewhere in the meantime, such as a signal handler, is left alone.
+ * Returns false if there is still work for that reason.
+ */
+bool lwp_boundary(LwpState *s, LwpMem *mem, uint64_t ip);
+
+/*
+ * Bring the counters up to date.  For migration and others who look at an
+ * LwpState from outside; everything here does so by itself.
+ */
+void lwp_sync(LwpState *s, const LwpConfig *config);
 
 /* XSAVE of component 62 (§7.3); LWP must be enabled. */
-void lwp_xsave(const LwpState *s, uint8_t image[LWP_XSAVE_SIZE]);
+void lwp_xsave(LwpState *s, const LwpConfig *config,
+               uint8_t image[LWP_XSAVE_SIZE]);
 
 /*
  * XRSTOR of component 62 (§7.4); a NULL @image stands for XSTATE_BV[62] = 0.
  * @ds is NULL at CPL 0, where the pointers in the image are trusted.
  */
-void lwp_xrstor(LwpState *s, uint32_t features,
+void lwp_xrstor(LwpState *s, const LwpConfig *config,
                 const uint8_t image[LWP_XSAVE_SIZE], const LwpSegment *ds);
 
 /*
- * Whether a state from outside is one that this engine could have reached on
- * a CPU with @features as CPUID Fn8000_001C EDX, and with XCR0[62] = @avail.
+ * Take over a state from outside, of which the fields down to @deferred have
+ * been set.  Returns false if this engine could not have reached it on this
+ * CPU with XCR0[62] = @avail.
  */
-bool lwp_state_valid(const LwpState *s, uint32_t features, bool avail);
+bool lwp_load_state(LwpState *s, const LwpConfig *config, bool avail);
 
 #endif

@@ -14,13 +14,13 @@
 
 static const char *const lwp_features[] = {
     "lwp-val", "lwp-ire", "lwp-bre", "lwp-dme", "lwp-cnh", "lwp-rnh",
-    "lwp-int",
+    "lwp-int", "lwp-ip-filtering",
 };
 
 /* What TCG has so far; the rest has names only. */
 static bool implemented(const char *feature)
 {
-    return !strcmp(feature, "lwp-val");
+    return strcmp(feature, "lwp-dme") && strcmp(feature, "lwp-int");
 }
 
 typedef struct FeatureTest {
@@ -81,7 +81,8 @@ static void test_features(gconstpointer opaque)
     g_assert_cmpint(qom_get_bool(qts, "lwp"), ==, t->lwp);
     for (int i = 0; i < G_N_ELEMENTS(lwp_features); i++) {
         g_assert_cmpint(qom_get_bool(qts, lwp_features[i]), ==,
-                        t->val && implemented(lwp_features[i]));
+                        t->lwp && implemented(lwp_features[i]) &&
+                        (t->val || strcmp(lwp_features[i], "lwp-val")));
     }
     qtest_quit(qts);
 }
@@ -110,6 +111,44 @@ static void test_warning(void)
     g_assert_nonnull(strstr(text, ".lwp [bit 15]"));
     g_assert_nonnull(strstr(text, ".lwp-ire [bit 2]"));
     g_assert_null(strstr(none, "TCG doesn't support"));
+}
+
+/* A property out of its range ends QEMU with a sentence that names both. */
+static void test_properties(void)
+{
+    static const struct {
+        const char *cpu, *message;      /* NULL: it is accepted */
+    } t[] = {
+        { "max,+lwp,lwp-refclk-ratio=1,lwp-insn-clocks=1000", NULL },
+        { "max,+lwp,lwp-refclk-ratio=10000,lwp-insn-clocks=1", NULL },
+        { "max,+lwp,lwp-refclk-ratio=0",
+          "'lwp-refclk-ratio' must be between 1 and 10000, not 0" },
+        { "max,lwp-refclk-ratio=10001",
+          "'lwp-refclk-ratio' must be between 1 and 10000, not 10001" },
+        { "max,+lwp,lwp-insn-clocks=0",
+          "'lwp-insn-clocks' must be between 1 and 1000, not 0" },
+        { "Opteron_G5,+lwp,lwp-insn-clocks=1001",
+          "'lwp-insn-clocks' must be between 1 and 1000, not 1001" },
+    };
+
+    for (int i = 0; i < G_N_ELEMENTS(t); i++) {
+        const char *argv[] = {
+            getenv("QTEST_QEMU_BINARY"), "-machine", "pc", "-accel", "tcg",
+            "-display", "none", "-cpu", t[i].cpu, NULL
+        };
+        g_autofree char *text = NULL;
+        int status;
+
+        if (!t[i].message) {
+            text = warnings(t[i].cpu);
+            g_assert_cmpstr(text, ==, "");
+            continue;
+        }
+        g_assert_true(g_spawn_sync(NULL, (char **)argv, NULL, 0, NULL, NULL,
+                                   NULL, &text, &status, NULL));
+        g_assert_cmpint(status, !=, 0);
+        g_assert_nonnull(strstr(text, t[i].message));
+    }
 }
 
 static QDict *expand(QTestState *qts, const char *type, bool lwp)
@@ -351,7 +390,7 @@ static void test_not_needed(void)
 }
 
 #define SECTION_HEADER  (7 + 4)     /* name, version */
-#define SECTION_SIZE    113
+#define SECTION_SIZE    298
 
 /*
  * Read the stream of a guest that uses LWP.  Returns the fields of its
@@ -387,19 +426,27 @@ static void test_fields(void)
         int offset, bytes;
         uint64_t val;
     } t[] = {
-        { 0, 8, 0xa55a00000002 },                   /* cfg */
+        { 0, 8, 0xa55a00000046 },                   /* cfg */
         { 24, 8, 0x0123456789abcdef },              /* prng */
-        { 32, 8, 0x1122334455667788 },              /* pending_ip */
-        { 40, 8, 0x99aabbccddeeffc8 },              /* pending */
-        { 48, 8, 0x1111111111111111 },
-        { 56, 8, 0x2222222222222222 },
-        { 64, 8, 0x3333333333333333 },
-        { 72, 4, 0xfe000000 },                      /* counter[0] */
-        { 96, 4, 0x800 },                           /* size */
-        { 100, 4, 0x7e0 },                          /* head */
-        { 104, 4, 2 },                              /* flags */
-        { 108, 4, 0x89abcdef },                     /* filters */
-        { 112, 1, 1 },                              /* pending_deferred */
+        { 32, 8, 0xfedcba9876543210 },              /* ip_first */
+        { 40, 8, 0x13579bdf02468ace },              /* ip_span */
+        { 48, 8, 0x1122334455667788 },              /* deferred_ip */
+        { 56, 8, 0x99aabbccddeeffc8 },              /* pending[0] */
+        { 64, 8, 0x1111111111111111 },
+        { 72, 8, 0x2222222222222222 },
+        { 80, 8, 0x3333333333333333 },
+        { 88, 8, 0x8002 },                          /* pending[1] */
+        { 216, 8, 0x4444444444444444 },             /* pending[5] */
+        { 248, 4, 0xfe000000 },                     /* counter[0] */
+        { 268, 4, 0x1234567 },                      /* counter[5] */
+        { 272, 4, 0x800 },                          /* size */
+        { 276, 4, 0x7e0 },                          /* head */
+        { 280, 4, 0x46 },                           /* flags */
+        { 284, 4, 0x89abcdef },                     /* filters */
+        { 288, 4, 999 },                            /* ref_fraction */
+        { 292, 4, 2 },                              /* npending */
+        { 296, 1, 2 },                              /* ip_filter */
+        { 297, 1, 1 },                              /* deferred */
     };
     g_autofree char *before = NULL, *after = NULL;
     char *section, *saved;
@@ -492,6 +539,7 @@ int main(int argc, char **argv)
     }
     qtest_add_func("/lwp/features/warning", test_warning);
     qtest_add_func("/lwp/features/expansion", test_expansion);
+    qtest_add_func("/lwp/features/properties", test_properties);
     qtest_add_data_func("/lwp/migrate/max", "max,+lwp", test_migrate);
     /* Also shows that Opteron_G5 can set CR4.OSXSAVE. */
     qtest_add_data_func("/lwp/migrate/Opteron_G5", "Opteron_G5,+lwp",

@@ -27,6 +27,11 @@ static int fault_in;            /* accesses until one faults; none if < 0 */
 static jmp_buf fault;
 static LwpState lwp;
 
+static const LwpConfig config = {
+    .features = FEATURES, .caps = LWP_CAP_IP_FILTER,
+    .insn_clocks = 3, .refclk_ratio = 1500,
+};
+
 static uint64_t take(unsigned bytes)
 {
     uint64_t val = 0;
@@ -63,6 +68,13 @@ static void fuzz_probe(LwpMem *mem, uint64_t addr, uint32_t len)
     touch(addr, len);
 }
 
+static bool fuzz_writable(LwpMem *mem, uint64_t addr, uint32_t len)
+{
+    (void)mem;
+    (void)len;
+    return addr & 32;
+}
+
 static uint32_t fuzz_ld32(LwpMem *mem, uint64_t addr)
 {
     uint32_t val;
@@ -93,12 +105,21 @@ static void fuzz_st64(LwpMem *mem, uint64_t addr, uint64_t val)
     memcpy(touch(addr, 8), &val, 8);
 }
 
+static void fuzz_st_record(LwpMem *mem, uint64_t addr, const LwpRecord *record)
+{
+    for (int i = 0; i < LWP_RECORD_SIZE / 8; i++) {
+        fuzz_st64(mem, addr + 8 * i, record->q[i]);
+    }
+}
+
 static const LwpMemOps fuzz_ops = {
     .probe = fuzz_probe,
+    .writable = fuzz_writable,
     .ld32 = fuzz_ld32,
     .ld64 = fuzz_ld64,
     .st32 = fuzz_st32,
     .st64 = fuzz_st64,
+    .st_record = fuzz_st_record,
 };
 
 typedef struct Op {
@@ -110,10 +131,13 @@ typedef struct Op {
 
 static void run(const Op *op)
 {
-    LwpMem mem = { .ops = &fuzz_ops, .features = FEATURES };
+    LwpMem mem = { .ops = &fuzz_ops, .config = &config };
     uint8_t image[LWP_XSAVE_SIZE];
+    LwpBlock block = { .ip = op->arg & 0xffff, .lengths = { op->arg },
+                       .insns = 1 + (op->arg >> 16 & 63),
+                       .branch = op->arg >> 24 & 3 };
 
-    switch (op->code % 8) {
+    switch (op->code % 10) {
     case 0:
         lwp_llwpcb(&lwp, &mem, &op->ds, op->arg);
         break;
@@ -121,7 +145,7 @@ static void run(const Op *op)
         lwp_slwpcb(&lwp, &mem, &op->ds);
         break;
     case 2:
-        if (lwp_val_due(&lwp)) {
+        if (lwp_val_due(&lwp, &mem, op->arg)) {
             lwp_insert(&lwp, &mem, LWP_EVENT_VAL, 1, 2, 3, 4);
         }
         break;
@@ -131,34 +155,55 @@ static void run(const Op *op)
         }
         break;
     case 4:
-        lwp_store_pending(&lwp, &mem, op->arg);
+        lwp_boundary(&lwp, &mem, op->arg);
         break;
     case 5:
-        lwp_xrstor(&lwp, FEATURES, op->image,
+        lwp_xrstor(&lwp, &config, op->image,
                    op->code & 0x80 ? &op->ds : NULL);
         break;
     case 6:
-        lwp_write_cfg(&lwp, FEATURES, op->arg);
+        lwp_write_cfg(&lwp, &config, op->arg);
         break;
     case 7:
-        lwp_xsave(&lwp, image);
+        lwp_xsave(&lwp, &config, image);
         lwp_write_cbaddr(&lwp, op->arg & 1);
+        break;
+    case 8:
+        lwp_retire(&lwp, &config, block.ip, block.branch, op->arg & 1, 7);
+        break;
+    case 9:
+        /* A block, as translated code runs it. */
+        if (lwp_mode(&lwp) < LWP_MODE_INSNS || !lwp_eligible(&lwp, block.ip)) {
+            break;
+        }
+        lwp.fuse -= LWP_FUSE(block.insns, lwp.branch_unit[block.branch]);
+        if (lwp.fuse < 0 && !lwp_trip(&lwp, &mem, &block)) {
+            break;
+        }
+        if (op->arg >> 26 & 1) {
+            lwp_unretire(&lwp, 1 + op->arg % block.insns, block.branch,
+                         block.ip);
+        }
         break;
     }
 }
 
 static void step(const Op *op)
 {
+    LwpState copy;
+
     windows[0] = (Window) { lwp.cbaddr, lwp.cbaddr ? CB_SIZE : 0 };
     windows[1] = (Window) { lwp.base, lwp.size };
     windows[2] = (Window) { op->ds.va_bits ? op->arg :
                             (uint32_t)(op->ds.base + op->arg),
-                            op->code % 8 == 0 ? CB_SIZE : 0 };
+                            op->code % 10 == 0 ? CB_SIZE : 0 };
     if (setjmp(fault) == 0) {
         run(op);
     }
-    if (!lwp_state_valid(&lwp, FEATURES, true)) {
-        fprintf(stderr, "operation %u left an invalid state\n", op->code % 8);
+    copy = lwp;
+    lwp_sync(&copy, &config);
+    if (!lwp_load_state(&copy, &config, true)) {
+        fprintf(stderr, "operation %u left an invalid state\n", op->code % 10);
         abort();
     }
 }
@@ -185,7 +230,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                 ram[take(2) % sizeof(ram)] = take(1);
             }
         }
-        if (op.code % 8 == 5) {
+        if (op.code % 10 == 5) {
             for (unsigned i = 0; i < sizeof(op.image); i++) {
                 op.image[i] = take(1);
             }

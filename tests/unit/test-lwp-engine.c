@@ -38,6 +38,7 @@ typedef struct TestMem {
 
 static TestMem mem;
 static LwpState lwp;
+static LwpConfig config;
 
 static const LwpSegment mode64 = { .va_bits = 48 };
 
@@ -63,6 +64,12 @@ static uint8_t *touch(uint64_t addr, uint32_t len)
 static void test_probe(LwpMem *m, uint64_t addr, uint32_t len)
 {
     touch(addr, len);
+}
+
+static bool test_writable(LwpMem *m, uint64_t addr, uint32_t len)
+{
+    return !mem.absent[(addr - MEM_BASE) / PAGE] &&
+           !mem.absent[(addr + len - 1 - MEM_BASE) / PAGE];
 }
 
 static uint32_t test_ld32(LwpMem *m, uint64_t addr)
@@ -93,12 +100,21 @@ static void test_st64(LwpMem *m, uint64_t addr, uint64_t val)
     memcpy(touch(addr, 8), &val, 8);
 }
 
+static void test_st_record(LwpMem *m, uint64_t addr, const LwpRecord *record)
+{
+    for (int i = 0; i < LWP_RECORD_SIZE / 8; i++) {
+        test_st64(m, addr + 8 * i, record->q[i]);
+    }
+}
+
 static const LwpMemOps test_ops = {
     .probe = test_probe,
+    .writable = test_writable,
     .ld32 = test_ld32,
     .ld64 = test_ld64,
     .st32 = test_st32,
     .st64 = test_st64,
+    .st_record = test_st_record,
 };
 
 /* Runs a statement; whether it faulted. */
@@ -142,6 +158,8 @@ static uint64_t counter(uint64_t cb, int event)
 #define HEAD(cb)    ((cb) + 16)
 #define MISSED(cb)  ((cb) + 24)
 #define FILTERS(cb) ((cb) + 36)
+#define BASE_IP(cb) ((cb) + 40)
+#define LIMIT_IP(cb) ((cb) + 48)
 #define TAIL(cb)    ((cb) + 64)
 
 static void reset(uint32_t features)
@@ -149,9 +167,15 @@ static void reset(uint32_t features)
     memset(&lwp, 0, sizeof(lwp));
     memset(&mem, 0, sizeof(mem));
     mem.parent.ops = &test_ops;
-    mem.parent.features = features;
+    mem.parent.config = &config;
     mem.fault_at = -1;
-    g_assert_true(lwp_write_cfg(&lwp, features, features));
+    config = (LwpConfig) {
+        .features = features,
+        .caps = LWP_CAP_IP_FILTER,
+        .insn_clocks = 1,
+        .refclk_ratio = LWP_REFCLK_UNIT,
+    };
+    g_assert_true(lwp_write_cfg(&lwp, &config, features));
 }
 
 static void init_cb(uint64_t cb, uint32_t flags, uint64_t ring, uint32_t size)
@@ -175,6 +199,26 @@ static void start(uint32_t features, uint32_t flags)
     g_assert_true(load(CB));
 }
 
+static bool state_valid(const LwpState *s, uint32_t features, bool avail)
+{
+    LwpConfig c = config;
+    LwpState copy = *s;
+
+    c.features = features;
+    return lwp_load_state(&copy, &c, avail);
+}
+
+static bool boundary(uint64_t ip)
+{
+    return lwp_boundary(&lwp, &mem.parent, ip);
+}
+
+static void set_pending(LwpRecord record)
+{
+    lwp.pending[0] = record;
+    lwp.npending = 1;
+}
+
 static uint64_t slwpcb(void)
 {
     return lwp_slwpcb(&lwp, &mem.parent, &mode64);
@@ -189,7 +233,7 @@ static bool ins(uint32_t data1)
 /* LWPVAL as its helper runs it; whether it stored a record. */
 static bool val(uint32_t data1)
 {
-    if (!lwp_val_due(&lwp)) {
+    if (!lwp_val_due(&lwp, &mem.parent, 0x402000)) {
         return false;
     }
     lwp_insert(&lwp, &mem.parent, LWP_EVENT_VAL, 7, data1, 0x402000, data1);
@@ -233,8 +277,12 @@ static void test_cpuid(void)
     for (int i = 0; i < G_N_ELEMENTS(t); i++) {
         uint32_t regs[4];
 
-        lwp_cpuid(t[i].features, t[i].cfg, t[i].avail, regs);
+        config = (LwpConfig) { .features = t[i].features };
+        lwp_cpuid(&config, t[i].cfg, t[i].avail, regs);
         g_assert_cmpmem(regs, sizeof(regs), t[i].regs, sizeof(regs));
+        config.caps = LWP_CAP_IP_FILTER;
+        lwp_cpuid(&config, t[i].cfg, t[i].avail, regs);
+        g_assert_cmphex(regs[2], ==, t[i].regs[2] | 1u << 29);
     }
 }
 
@@ -257,8 +305,8 @@ static void test_cfg(void)
 
     for (int i = 0; i < G_N_ELEMENTS(t); i++) {
         reset(0x8000000e);
-        g_assert_true(lwp_write_cfg(&lwp, 0x8000000e, 0));
-        g_assert_true(lwp_write_cfg(&lwp, 0x8000000e, t[i].write) == t[i].ok);
+        g_assert_true(lwp_write_cfg(&lwp, &config, 0));
+        g_assert_true(lwp_write_cfg(&lwp, &config, t[i].write) == t[i].ok);
         g_assert_cmphex(lwp.cfg, ==, t[i].read);
     }
 }
@@ -267,10 +315,10 @@ static void test_cfg(void)
 static void test_cfg_live(void)
 {
     start(FLAG_VAL, FLAG_VAL);
-    g_assert_true(lwp_write_cfg(&lwp, FLAG_VAL, 0));
+    g_assert_true(lwp_write_cfg(&lwp, &config, 0));
     g_assert_false(val(1));
     g_assert_true(lwp_enabled(&lwp));
-    g_assert_true(lwp_write_cfg(&lwp, FLAG_VAL, FLAG_VAL));
+    g_assert_true(lwp_write_cfg(&lwp, &config, FLAG_VAL));
     g_assert_false(val(1));
     put32(HEAD(CB), 0xffff);
     g_assert_true(load(CB));
@@ -361,7 +409,7 @@ static void test_llwpcb_limits(void)
         g_assert_true(lwp_llwpcb(&lwp, &mem.parent, &ds, (uint32_t)-base));
         g_assert_false(lwp_enabled(&lwp));
         g_assert_false(val(1));
-        g_assert_true(lwp_state_valid(&lwp, FLAG_VAL, true));
+        g_assert_true(state_valid(&lwp, FLAG_VAL, true));
     }
 
     /* The limit reaches to the last byte of the LWPCB, LwpCbSize of it. */
@@ -474,7 +522,7 @@ static void test_flush(void)
 static void test_records(void)
 {
     start(FLAG_VAL, FLAG_VAL);
-    g_assert_true(lwp_write_cfg(&lwp, FLAG_VAL, FLAG_VAL | 0x5aull << 32));
+    g_assert_true(lwp_write_cfg(&lwp, &config, FLAG_VAL | 0x5aull << 32));
     g_assert_false(ins(0x12345678));
     g_assert_true(val(0x9abcdef0));
     assert_record(RING, 255, 0x5a, 0x4321, 0x12345678, 0x401000,
@@ -636,10 +684,10 @@ static void test_xsave_layout(void)
     lwp.counter[0] = -1;
     lwp.counter[1] = 77;        /* of an event that is not enabled */
     lwp.counter[3] = 1234;
-    lwp.pending = (LwpRecord) { { 0x1122334455667702, 0x401234, 5, 0 } };
+    set_pending((LwpRecord) { { 0x1122334455667702, 0x401234, 5, 0 } });
 
     memset(image, 0xff, sizeof(image));
-    lwp_xsave(&lwp, image);
+    lwp_xsave(&lwp, &config, image);
     for (int i = 0; i < G_N_ELEMENTS(t); i++) {
         for (int b = 0; b < t[i].bytes; b++) {
             g_assert_cmphex(image[t[i].offset + b], ==,
@@ -657,18 +705,19 @@ static void test_xsave_roundtrip(void)
     for (int n = 0; n < LWP_NR_EVENTS; n++) {
         lwp.counter[n] = n % 2 ? -1 - n * 1000 : MAX_COUNT - n;
     }
-    lwp.filters = 0x87654321;
-    lwp.pending = (LwpRecord) { { 0x03, 1, 2, 3 } };
+    lwp.filters = 0x07654321;
+    set_pending((LwpRecord) { { 0x03, 1, 2, 3 } });
+    g_assert_true(lwp_load_state(&lwp, &config, true));
     saved = lwp;
-    lwp_xsave(&lwp, image);
+    lwp_xsave(&lwp, &config, image);
     lwp_disable(&lwp);
-    g_assert_false(lwp_pending(&lwp));
-    lwp_xrstor(&lwp, ALL_EVENTS, image, NULL);
+    g_assert_false(lwp_busy(&lwp));
+    lwp_xrstor(&lwp, &config, image, NULL);
     g_assert_cmpmem(&lwp, sizeof(lwp), &saved, sizeof(saved));
 
     /* XSTATE_BV[62] = 0 */
-    lwp_xrstor(&lwp, ALL_EVENTS, NULL, NULL);
-    g_assert_false(lwp_enabled(&lwp) || lwp.flags || lwp_pending(&lwp));
+    lwp_xrstor(&lwp, &config, NULL, NULL);
+    g_assert_false(lwp_enabled(&lwp) || lwp.flags || lwp_busy(&lwp));
     g_assert_cmphex(lwp.cfg, ==, ALL_EVENTS);
 }
 
@@ -735,7 +784,7 @@ static void test_xrstor_rules(void)
         image_put(image, 24, t[i].size);
         image_put(image, 64, 0x2000000);
         image_put(image, 68, 5);
-        lwp_xrstor(&lwp, FLAG_VAL, image, t[i].ds);
+        lwp_xrstor(&lwp, &config, image, t[i].ds);
         g_assert_true(lwp_enabled(&lwp) == t[i].on);
         g_assert_cmphex(lwp.cbaddr, ==, t[i].on ? t[i].cb : 0);
         g_assert_cmpuint(lwp.size, ==, t[i].size_after);
@@ -743,7 +792,7 @@ static void test_xrstor_rules(void)
         g_assert_cmphex(lwp.flags, ==, t[i].on ? FLAG_VAL : 0);
         g_assert_cmpint(lwp.counter[0], ==, t[i].on ? -0x2000000 : 0);
         g_assert_cmpint(lwp.counter[1], ==, 0);
-        g_assert_true(lwp_state_valid(&lwp, FLAG_VAL, true));
+        g_assert_true(state_valid(&lwp, FLAG_VAL, true));
     }
 }
 
@@ -752,23 +801,23 @@ static void test_pending(void)
 {
     start(FLAG_VAL | FLAG_IRE, FLAG_VAL | FLAG_IRE);
     put32(interval(CB, LWP_EVENT_IRE), 100);
-    lwp.pending = (LwpRecord) { { 0x02, 0x1234 } };
+    set_pending((LwpRecord) { { 0x02, 0x1234 } });
     lwp.counter[LWP_EVENT_IRE - 1] = -5;
-    g_assert_true(lwp_store_pending(&lwp, &mem.parent, 0x1000));
-    g_assert_false(lwp_pending(&lwp));
+    g_assert_true(boundary(0x1000));
+    g_assert_false(lwp_busy(&lwp));
     g_assert_cmpint(lwp.counter[LWP_EVENT_IRE - 1], ==, 96);
     assert_record(RING, 2, 0, 0, 0, 0x1234, 0);
-    g_assert_true(lwp_store_pending(&lwp, &mem.parent, 0x1000));
+    g_assert_true(boundary(0x1000));
     g_assert_cmpuint(get32(HEAD(CB)), ==, 32);
 
     /* Software's own: whatever EventId it has, no counter is harmed. */
     for (int id = 1; id < 256; id++) {
         lwp.counter[0] = 3;
         lwp.counter[1] = 4;
-        lwp.pending = (LwpRecord) { { id } };
+        set_pending((LwpRecord) { { id } });
         put32(TAIL(CB), lwp.head);
         slwpcb();
-        g_assert_false(lwp_pending(&lwp));
+        g_assert_false(lwp_busy(&lwp));
         g_assert_cmpint(lwp.counter[0], ==, 3);
         g_assert_cmpint(lwp.counter[1], ==, 4);
         g_assert_cmpint(lwp.counter[2], ==, 0);
@@ -780,28 +829,28 @@ static void test_pending(void)
 static void test_pending_deferred(void)
 {
     start(0, 0);
-    lwp.pending = (LwpRecord) { { 9 } };
+    set_pending((LwpRecord) { { 9 } });
     mem.absent[(RING - MEM_BASE) / PAGE] = true;
-    g_assert_true(FAULTS(lwp_store_pending(&lwp, &mem.parent, 0x1000)));
+    g_assert_true(FAULTS(boundary(0x1000)));
     g_assert_cmphex(mem.fault_addr, ==, RING);
-    g_assert_false(lwp_store_pending(&lwp, &mem.parent, 0x2000));
-    g_assert_true(FAULTS(lwp_store_pending(&lwp, &mem.parent, 0x1000)));
+    g_assert_false(boundary(0x2000));
+    g_assert_true(FAULTS(boundary(0x1000)));
     mem.absent[(RING - MEM_BASE) / PAGE] = false;
-    g_assert_false(lwp_store_pending(&lwp, &mem.parent, 0x2000));
-    g_assert_true(lwp_store_pending(&lwp, &mem.parent, 0x1000));
+    g_assert_false(boundary(0x2000));
+    g_assert_true(boundary(0x1000));
     g_assert_cmpuint(get32(HEAD(CB)), ==, 32);
 
     /* A new pending record starts afresh; SLWPCB does not wait. */
-    lwp.pending = (LwpRecord) { { 9 } };
-    g_assert_true(lwp_store_pending(&lwp, &mem.parent, 0x3000));
-    lwp.pending = (LwpRecord) { { 9 } };
+    set_pending((LwpRecord) { { 9 } });
+    g_assert_true(boundary(0x3000));
+    set_pending((LwpRecord) { { 9 } });
     mem.absent[(CB - MEM_BASE) / PAGE] = true;
-    g_assert_true(FAULTS(lwp_store_pending(&lwp, &mem.parent, 0x1000)));
+    g_assert_true(FAULTS(boundary(0x1000)));
     g_assert_cmphex(mem.fault_addr, ==, CB);
     g_assert_true(FAULTS(slwpcb()));
     mem.absent[(CB - MEM_BASE) / PAGE] = false;
     g_assert_cmphex(slwpcb(), ==, CB);
-    g_assert_false(lwp_pending(&lwp));
+    g_assert_false(lwp_busy(&lwp));
     g_assert_cmpuint(get32(HEAD(CB)), ==, 96);
 }
 
@@ -860,7 +909,7 @@ static void op_setup(int op)
         break;
     case OP_LLWPCB_PENDING:
     case OP_PENDING:
-        lwp.pending = (LwpRecord) { { 3, 4, 5, 6 } };
+        set_pending((LwpRecord) { { 3, 4, 5, 6 } });
         lwp.counter[2] = -9;
         put32(TAIL(CB), 32);
         break;
@@ -886,8 +935,8 @@ static void op_run(int op)
         g_assert_true(load(CB2));
         break;
     case OP_PENDING:
-        lwp_store_pending(&lwp, &mem.parent, 0x1000);
-        lwp.pending_ip = 0;
+        boundary(0x1000);
+        lwp.deferred_ip = 0;
         break;
     }
 }
@@ -927,6 +976,468 @@ static void test_restart(void)
     }
 }
 
+/* Table 6-2, IPF and IPI: which of a few addresses count, and to what mode. */
+static void test_ip_filter(void)
+{
+    static const uint64_t ips[] = { 0, 9, 10, 15, 20, 21, UINT64_MAX };
+    static const struct {
+        uint32_t filters;
+        uint64_t base, limit;
+        uint8_t eligible;       /* bit n is ips[n] */
+        LwpMode mode;
+    } t[] = {
+        { 0, 10, 20, 0x7f, LWP_MODE_INSNS },
+        { 1u << 30, 10, 20, 0x7f, LWP_MODE_INSNS },     /* IPI alone */
+        { 1u << 31, 10, 20, 0x1c, LWP_MODE_RANGE },
+        { 3u << 30, 10, 20, 0x63, LWP_MODE_RANGE },
+        { 1u << 31, 20, 10, 0, LWP_MODE_OFF },
+        { 3u << 30, 20, 10, 0x7f, LWP_MODE_INSNS },
+        { 1u << 31, 10, 10, 0x04, LWP_MODE_RANGE },
+        { 3u << 30, 10, 10, 0x7b, LWP_MODE_RANGE },
+        { 1u << 31, 0, UINT64_MAX, 0x7f, LWP_MODE_RANGE },
+        { 3u << 30, 0, UINT64_MAX, 0, LWP_MODE_OFF },
+        { 3u << 30, 1, UINT64_MAX, 0x01, LWP_MODE_RANGE },
+        { 3u << 30, 0, UINT64_MAX - 1, 0x40, LWP_MODE_RANGE },
+    };
+
+    for (int i = 0; i < G_N_ELEMENTS(t); i++) {
+        for (int xrstor = 0; xrstor < 2; xrstor++) {
+            reset(FLAG_IRE);
+            init_cb(CB, FLAG_IRE, RING, MIN_RING);
+            put32(FILTERS(CB), t[i].filters);
+            put64(BASE_IP(CB), t[i].base);
+            put64(LIMIT_IP(CB), t[i].limit);
+            put32(counter(CB, LWP_EVENT_IRE), 1000);
+            g_assert_true(load(CB));
+            if (xrstor) {
+                uint8_t image[LWP_XSAVE_SIZE];
+
+                lwp_xsave(&lwp, &config, image);
+                lwp_xrstor(&lwp, &config, image, NULL);
+                if (t[i].filters >> 31) {
+                    /* The image does not have the addresses (§8.2.5). */
+                    g_assert_cmpint(lwp_mode(&lwp), ==, LWP_MODE_BOUNDARY);
+                    g_assert_true(boundary(0x1000));
+                }
+            }
+            g_assert_cmpint(lwp_mode(&lwp), ==, t[i].mode);
+            for (int k = 0; k < G_N_ELEMENTS(ips); k++) {
+                int before = lwp.counter[LWP_EVENT_IRE - 1];
+
+                lwp_retire(&lwp, &config, ips[k], LWP_BRANCH_NONE, false, 0);
+                g_assert_cmpint(before - lwp.counter[LWP_EVENT_IRE - 1], ==,
+                                (t[i].eligible >> k) & 1);
+            }
+        }
+    }
+
+    /* Not supported: ignored. */
+    config.caps = 0;
+    g_assert_true(load(0));
+    g_assert_true(load(CB));
+    g_assert_cmpint(lwp.ip_filter, ==, LWP_IP_ALL);
+}
+
+static void test_ip_filter_val(void)
+{
+    reset(FLAG_VAL);
+    init_cb(CB, FLAG_VAL, RING, MIN_RING);
+    put32(FILTERS(CB), 1u << 31);
+    put64(BASE_IP(CB), 0x402001);
+    put64(LIMIT_IP(CB), 0x402001);
+    g_assert_true(load(CB));
+    g_assert_false(val(1));
+    put64(BASE_IP(CB), 0x402000);
+    g_assert_true(load(CB));
+    g_assert_true(val(1));
+}
+
+/* NAB, NCB and NRB; a waiting event does not take a branch that is filtered. */
+static void test_branch_classes(void)
+{
+    for (unsigned suppressed = 0; suppressed < 8; suppressed++) {
+        start(FLAG_BRE, 0);
+        put32(FILTERS(CB), suppressed << 27);
+        put32(FLAGS(CB), FLAG_BRE);
+        put32(counter(CB, LWP_EVENT_BRE), 0);
+        g_assert_true(load(CB));
+        g_assert_cmpint(lwp_mode(&lwp), ==,
+                        suppressed == 0 ? LWP_MODE_BRANCHES :
+                        suppressed == 7 ? LWP_MODE_INSNS : LWP_MODE_CLASSES);
+        for (int c = LWP_BRANCH_NONE; c < LWP_NR_BRANCHES; c++) {
+            bool counts = c && !(suppressed >> (c - 1) & 1);
+            uint32_t head = lwp.head;
+
+            lwp_retire(&lwp, &config, 0x1000 + c, c, c & 1, 0x2000 + c);
+            boundary(0x2000 + c);
+            g_assert_cmpuint(lwp.head - head, ==, counts ? 32 : 0);
+            if (counts) {
+                assert_record(RING + head, 3, 0, c & 1 ? 0x8000 : 0, 0,
+                              0x1000 + c, 0x2000 + c);
+            }
+        }
+    }
+}
+
+/*
+ * Blocks of instructions, run as translated code runs them, against a plain
+ * model of §1.1 that looks at each instruction: the same records, the same
+ * counters.  Blocks are left early, restarted, and left for the kernel.
+ */
+typedef struct Insn {
+    uint64_t ip, target;
+    uint8_t len;
+    bool taken;
+    LwpBranch branch;
+} Insn;
+
+typedef struct Model {
+    int64_t counter[LWP_NR_EVENTS], interval[LWP_NR_EVENTS];
+    uint64_t fraction;
+    uint32_t flags, filters;
+    uint64_t base, limit;
+    GArray *records;            /* of LwpRecord */
+} Model;
+
+static void model_retire(Model *m, const Insn *insn)
+{
+    uint64_t clocks = config.insn_clocks;
+    bool inside = insn->ip >= m->base && insn->ip <= m->limit;
+
+    if ((m->filters >> 31) && inside == !!(m->filters & 1u << 30)) {
+        return;
+    }
+    for (int n = LWP_EVENT_IRE; n <= LWP_NR_EVENTS; n++) {
+        int64_t *c = &m->counter[n - 1];
+        LwpRecord r = { { n, insn->ip } };
+
+        if (!(m->flags & LWP_FLAG(n))) {
+            continue;
+        }
+        if (n == LWP_EVENT_BRE) {
+            if (!insn->branch || (m->filters >> (26 + insn->branch) & 1)) {
+                continue;
+            }
+            r.q[0] |= (uint64_t)insn->taken << 31;
+            r.q[2] = insn->target;
+        }
+        if (n == LWP_EVENT_RNH) {
+            m->fraction += clocks * config.refclk_ratio;
+            *c -= m->fraction / LWP_REFCLK_UNIT;
+            m->fraction %= LWP_REFCLK_UNIT;
+        } else {
+            *c -= n == LWP_EVENT_CNH ? clocks : 1;
+        }
+        if (*c < 0) {
+            *c += m->interval[n - 1] + 1;
+            g_array_append_val(m->records, r);
+        }
+    }
+}
+
+/* Takes the records out of the ring. */
+static void drain(GArray *records)
+{
+    uint32_t tail = get32(TAIL(CB)), head = get32(HEAD(CB));
+
+    for (; tail != head; tail = (tail + 32) % lwp.size) {
+        LwpRecord r;
+
+        for (int i = 0; i < 4; i++) {
+            r.q[i] = get64(RING + tail + 8 * i);
+        }
+        g_array_append_val(records, r);
+    }
+    put32(TAIL(CB), tail);
+}
+
+/* A #PF at a boundary comes back to the same place, sometimes by XRSTOR. */
+static void cross_boundary(uint64_t ip)
+{
+    if (g_test_rand_int_range(0, 40) == 0) {
+        mem.accesses = 0;
+        mem.fault_at = g_test_rand_int_range(0, 12);
+        if (!FAULTS(boundary(ip))) {
+            mem.fault_at = -1;
+            return;
+        }
+        mem.fault_at = -1;
+        if (lwp.npending == 1 && g_test_rand_bit()) {
+            uint8_t image[LWP_XSAVE_SIZE];
+            uint32_t fraction = lwp.ref_fraction;
+
+            lwp_xsave(&lwp, &config, image);
+            lwp_disable(&lwp);
+            lwp_xrstor(&lwp, &config, image, NULL);
+            lwp.ref_fraction = fraction;
+        }
+    }
+    g_assert_true(boundary(ip));
+}
+
+static void run_late(const Insn *insn)
+{
+    lwp_retire(&lwp, &config, insn->ip, insn->branch, insn->taken,
+               insn->target);
+    cross_boundary(insn->target);
+}
+
+/* Runs a block; returns how many of its instructions have retired. */
+static int run_block(const Insn *insn, int n)
+{
+    LwpMode mode = lwp_mode(&lwp);
+    int left_at = g_test_rand_int_range(0, 10) ? n :
+                  g_test_rand_int_range(0, n);
+    LwpBlock block = { .ip = insn->ip, .insns = n,
+                       .branch = insn[n - 1].branch };
+    uint32_t unit = lwp.branch_unit[block.branch];
+    bool first = lwp_eligible(&lwp, insn[0].ip);
+    uint32_t step;
+
+    if (mode == LWP_MODE_OFF) {
+        return n;
+    }
+    if (mode == LWP_MODE_BOUNDARY || mode == LWP_MODE_STEP) {
+        cross_boundary(insn->ip);
+        run_late(insn);
+        return 1;
+    }
+    for (int i = 0; i < n; i++) {
+        block.lengths[i / 16] |= (uint64_t)insn[i].len << (i % 16 * 4);
+    }
+    for (int i = 1; i < n; i++) {
+        if (lwp_eligible(&lwp, insn[i].ip) != first) {
+            lwp_step(&lwp, n);
+            run_late(insn);
+            return 1;
+        }
+    }
+    if (!first) {
+        if (left_at < n) {
+            lwp_unretire(&lwp, n - left_at, block.branch, insn[left_at].ip);
+        }
+        return left_at;
+    }
+    lwp.fuse -= LWP_FUSE(n, unit);
+    if (lwp.fuse < 0 && !lwp_trip(&lwp, &mem.parent, &block)) {
+        step = lwp.step;
+        g_assert_cmpuint(step, >, 0);
+        step = MIN(step, n);
+        lwp.fuse -= LWP_FUSE(step - 1, 0);
+        run_late(&insn[step - 1]);
+        return step;
+    }
+    if (left_at < n) {
+        lwp_unretire(&lwp, n - left_at, block.branch, insn[left_at].ip);
+        if (g_test_rand_bit()) {
+            lwp_sync(&lwp, &config);    /* to the kernel */
+        }
+    }
+    return left_at;
+}
+
+/* Runs some instructions from @ip on; returns where the program goes on. */
+static uint64_t run_somewhere(Model *m, GArray *got, uint64_t ip, int depth)
+{
+    Insn insn[LWP_BLOCK_MAX];
+    int n = g_test_rand_int_range(1, g_test_rand_int_range(0, 9) ? 21 :
+                                     G_N_ELEMENTS(insn) + 1);
+
+    for (int i = 0; i < n; i++) {
+        insn[i] = (Insn) { .ip = ip, .len = g_test_rand_int_range(1, 16) };
+        ip += insn[i].len;
+        insn[i].target = ip;
+    }
+    if (g_test_rand_bit()) {
+        Insn *last = &insn[n - 1];
+
+        last->branch = g_test_rand_int_range(1, LWP_NR_BRANCHES);
+        last->taken = g_test_rand_bit();
+        if (last->taken) {
+            ip = 0x10000 + g_test_rand_int_range(0, 600);
+            last->target = ip;
+        }
+    }
+    for (int done = 0; done < n;) {
+        int ran = run_block(insn + done, n - done);
+
+        for (; ran--; done++) {
+            model_retire(m, &insn[done]);
+        }
+        if (done < n && depth < 2 && g_test_rand_bit()) {
+            /* A signal handler */
+            run_somewhere(m, got, 0x10000 + g_test_rand_int_range(0, 600),
+                          depth + 1);
+        }
+        drain(got);
+    }
+    return ip;
+}
+
+static void compare_with_model(uint32_t events, uint32_t filters,
+                               int max_interval)
+{
+    Model m = { .flags = events, .filters = filters,
+                .records = g_array_new(false, false, sizeof(LwpRecord)) };
+    GArray *got = g_array_new(false, false, sizeof(LwpRecord));
+    uint64_t ip = 0x10000;
+
+    reset(ALL_EVENTS);
+    config.insn_clocks = g_test_rand_int_range(1, 4);
+    config.refclk_ratio = g_test_rand_int_range(1, 2500);
+    init_cb(CB, events, RING, 4 * PAGE);
+    put32(FILTERS(CB), filters);
+    m.base = ip + g_test_rand_int_range(0, 300);
+    m.limit = m.base + g_test_rand_int_range(0, 300);
+    put64(BASE_IP(CB), m.base);
+    put64(LIMIT_IP(CB), m.limit);
+    for (int n = 1; n <= LWP_NR_EVENTS; n++) {
+        m.interval[n - 1] = g_test_rand_int_range(0, max_interval);
+        m.counter[n - 1] = g_test_rand_int_range(0, max_interval);
+        put32(interval(CB, n), m.interval[n - 1]);
+        put32(counter(CB, n), m.counter[n - 1]);
+    }
+    g_assert_true(load(CB));
+
+    for (int b = 0; b < 400; b++) {
+        ip = run_somewhere(&m, got, ip, 0);
+    }
+    g_assert_cmphex(slwpcb(), ==, CB);
+    drain(got);
+    for (int i = 0; i < MIN(got->len, m.records->len); i++) {
+        g_assert_cmpmem(&g_array_index(got, LwpRecord, i), sizeof(LwpRecord),
+                        &g_array_index(m.records, LwpRecord, i),
+                        sizeof(LwpRecord));
+    }
+    g_assert_cmpuint(got->len, ==, m.records->len);
+    for (int n = LWP_EVENT_IRE; n <= LWP_NR_EVENTS; n++) {
+        if (events & LWP_FLAG(n)) {
+            g_assert_cmphex(get32(counter(CB, n)), ==,
+                            m.counter[n - 1] & 0x3ffffff);
+        }
+    }
+    g_array_free(m.records, true);
+    g_array_free(got, true);
+}
+
+static void test_model(void)
+{
+    static const uint32_t events[] = {
+        FLAG_IRE, FLAG_BRE, FLAG_IRE | FLAG_BRE, LWP_FLAG(LWP_EVENT_CNH),
+        FLAG_RNH, FLAG_IRE | FLAG_BRE | LWP_FLAG(LWP_EVENT_CNH) | FLAG_RNH,
+    };
+    static const int max_interval[] = { 1, 8, 60, 300, 4000 };
+
+    for (int round = 0; round < 12; round++) {
+        for (int e = 0; e < G_N_ELEMENTS(events); e++) {
+            for (int i = 0; i < G_N_ELEMENTS(max_interval); i++) {
+                uint32_t ipf = round % 4 == 1 ? 1u << 31 :
+                               round % 4 == 2 ? 3u << 30 : 0;
+
+                compare_with_model(events[e],
+                                   g_test_rand_int_range(0, 8) << 27 | ipf,
+                                   max_interval[i]);
+            }
+        }
+    }
+}
+
+/* A stream may bring as many records as there is room for, of any kind. */
+static void test_pending_full(void)
+{
+    start(ALL_EVENTS, FLAG_IRE);
+    for (int i = 0; i < LWP_NR_EVENTS; i++) {
+        lwp.pending[i] = (LwpRecord) { { 255, i } };
+    }
+    lwp.npending = LWP_NR_EVENTS;
+    g_assert_true(lwp_load_state(&lwp, &config, true));
+    lwp_retire(&lwp, &config, 0x1000, LWP_BRANCH_NONE, false, 0);
+    g_assert_cmpuint(lwp.npending, ==, LWP_NR_EVENTS);
+    g_assert_true(boundary(0x1001));
+    lwp_retire(&lwp, &config, 0x1001, LWP_BRANCH_NONE, false, 0);
+    g_assert_true(boundary(0x1002));
+    assert_record(RING + 32 * LWP_NR_EVENTS, 2, 0, 0, 0, 0x1001, 0);
+}
+
+/* A store that may fault is made right behind the instruction (§8.6). */
+static void test_precise(void)
+{
+    LwpBlock block = { .ip = 0x1000, .lengths = { 0x1111111111 }, .insns = 10 };
+
+    reset(FLAG_IRE);
+    init_cb(CB, FLAG_IRE, RING, 4 * PAGE);
+    put32(HEAD(CB), PAGE - 64);
+    put32(interval(CB, LWP_EVENT_IRE), 100);
+    put32(counter(CB, LWP_EVENT_IRE), 3);
+    g_assert_true(load(CB));
+    mem.absent[(RING - MEM_BASE) / PAGE] = true;
+    mem.absent[(RING - MEM_BASE) / PAGE + 1] = true;
+
+    /* The first record's page is missing until the event has occurred. */
+    lwp.fuse -= LWP_FUSE(10, 0);
+    g_assert_false(lwp_trip(&lwp, &mem.parent, &block));
+    g_assert_cmpuint(lwp.step, ==, 4);
+    mem.absent[(RING - MEM_BASE) / PAGE] = false;
+    lwp.fuse -= LWP_FUSE(3, 0);
+    lwp_retire(&lwp, &config, 0x1003, LWP_BRANCH_NONE, false, 0);
+    g_assert_true(boundary(0x1004));
+
+    /* The second one has the same page. */
+    for (int i = 0; i < 10; i++) {
+        lwp.fuse -= LWP_FUSE(10, 0);
+        g_assert_true(lwp.fuse >= 0 ||
+                      lwp_trip(&lwp, &mem.parent, &block));
+    }
+    lwp.fuse -= LWP_FUSE(10, 0);
+    g_assert_true(lwp_trip(&lwp, &mem.parent, &block));
+    lwp.fuse -= LWP_FUSE(10, 0);
+    g_assert_true(lwp_trip(&lwp, &mem.parent, &block));
+    g_assert_cmpuint(get32(HEAD(CB)), ==, PAGE);
+    assert_record(RING + PAGE - 32, 2, 0, 0, 0, 0x1000, 0);
+
+    /* The third has not. */
+    for (int i = 0; i < 8; i++) {
+        lwp.fuse -= LWP_FUSE(10, 0);
+        g_assert_true(lwp.fuse >= 0 ||
+                      lwp_trip(&lwp, &mem.parent, &block));
+    }
+    lwp.fuse -= LWP_FUSE(10, 0);
+    g_assert_false(lwp_trip(&lwp, &mem.parent, &block));
+    g_assert_cmpuint(lwp.step, ==, 2);
+}
+
+/* Counters stop at the end of their range while a record cannot be stored. */
+static void test_saturation(void)
+{
+    start(ALL_EVENTS, FLAG_IRE | FLAG_BRE | LWP_FLAG(LWP_EVENT_CNH) | FLAG_RNH);
+    config.insn_clocks = LWP_INSN_CLOCKS_MAX;
+    config.refclk_ratio = LWP_REFCLK_RATIO_MAX;
+    mem.absent[(RING - MEM_BASE) / PAGE] = true;
+    for (int i = 0; i < 40000; i++) {
+        lwp_retire(&lwp, &config, 0x1000, LWP_BRANCH_NONE, false, 0x1001);
+        g_assert_true(FAULTS(boundary(0x1001)));
+    }
+    g_assert_cmpuint(lwp.npending, ==, 3);
+    g_assert_cmpint(lwp.counter[LWP_EVENT_IRE - 1], ==, -40000);
+    g_assert_cmpint(lwp.counter[LWP_EVENT_CNH - 1], ==, -MAX_COUNT - 1);
+    g_assert_cmpint(lwp.counter[LWP_EVENT_RNH - 1], ==, -MAX_COUNT - 1);
+    g_assert_true(state_valid(&lwp, ALL_EVENTS, true));
+
+    /* What falls due meanwhile takes a later instruction (§1.1 step 2). */
+    lwp_retire(&lwp, &config, 0x2000, LWP_BRANCH_REL, true, 0x2001);
+    g_assert_cmpuint(lwp.npending, ==, 3);
+    g_assert_cmpint(lwp.counter[LWP_EVENT_BRE - 1], ==, -1);
+    g_assert_false(boundary(0x2001));
+    mem.absent[(RING - MEM_BASE) / PAGE] = false;
+    g_assert_true(boundary(0x1001));
+    lwp_retire(&lwp, &config, 0x3000, LWP_BRANCH_COND, false, 0x3002);
+    g_assert_true(boundary(0x3002));
+    assert_record(RING, 2, 0, 0, 0, 0x1000, 0);
+    assert_record(RING + 32, 5, 0, 0, 0, 0x1000, 0);
+    assert_record(RING + 64, 6, 0, 0, 0, 0x1000, 0);
+    assert_record(RING + 128, 3, 0, 0, 0, 0x3000, 0x3002);
+}
+
 /* What migration may bring. */
 static void test_state_valid(void)
 {
@@ -934,14 +1445,14 @@ static void test_state_valid(void)
 
     start(FLAG_VAL, FLAG_VAL);
     good = lwp;
-    g_assert_true(lwp_state_valid(&good, FLAG_VAL, true));
-    g_assert_false(lwp_state_valid(&good, FLAG_VAL, false));
-    g_assert_false(lwp_state_valid(&good, 0, true));
+    g_assert_true(state_valid(&good, FLAG_VAL, true));
+    g_assert_false(state_valid(&good, FLAG_VAL, false));
+    g_assert_false(state_valid(&good, 0, true));
 
 #define BAD(field, value) do {                                      \
         lwp = good;                                                 \
         lwp.field = value;                                          \
-        g_assert_false(lwp_state_valid(&lwp, FLAG_VAL, true));      \
+        g_assert_false(state_valid(&lwp, FLAG_VAL, true));      \
     } while (0)
     BAD(cfg, 1ull << 48 | FLAG_VAL);
     BAD(cfg, FLAG_IRE);
@@ -954,13 +1465,18 @@ static void test_state_valid(void)
     BAD(head, 16);
     BAD(counter[0], MAX_COUNT + 1);
     BAD(counter[5], -MAX_COUNT - 2);
+    BAD(npending, 1);
+    BAD(npending, LWP_NR_EVENTS + 1);
+    BAD(ref_fraction, LWP_REFCLK_UNIT);
+    BAD(ip_filter, LWP_IP_UNKNOWN + 1);
     BAD(cbaddr, 0);
 
     lwp = good;
     lwp_disable(&lwp);
-    g_assert_true(lwp_state_valid(&lwp, FLAG_VAL, false));
-    lwp.pending.q[0] = 1;
-    g_assert_false(lwp_state_valid(&lwp, FLAG_VAL, true));
+    g_assert_true(state_valid(&lwp, FLAG_VAL, false));
+    lwp.npending = 1;
+    lwp.pending[0].q[0] = 1;
+    g_assert_false(state_valid(&lwp, FLAG_VAL, true));
 }
 
 int main(int argc, char **argv)
@@ -990,6 +1506,13 @@ int main(int argc, char **argv)
     g_test_add_func("/lwp/pending/stored-once", test_pending);
     g_test_add_func("/lwp/pending/deferred", test_pending_deferred);
     g_test_add_func("/lwp/restart", test_restart);
+    g_test_add_func("/lwp/pending/full", test_pending_full);
+    g_test_add_func("/lwp/retire/ip-filter", test_ip_filter);
+    g_test_add_func("/lwp/retire/ip-filter-val", test_ip_filter_val);
+    g_test_add_func("/lwp/retire/branch-classes", test_branch_classes);
+    g_test_add_func("/lwp/retire/model", test_model);
+    g_test_add_func("/lwp/retire/precise", test_precise);
+    g_test_add_func("/lwp/retire/saturation", test_saturation);
     g_test_add_func("/lwp/state-valid", test_state_valid);
     return g_test_run();
 }
