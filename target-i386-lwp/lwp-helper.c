@@ -25,51 +25,50 @@ typedef struct GuestMem {
     GuestRange cb, slot;    /* the last two probed: LWPCB and record */
 } GuestMem;
 
-static bool guest_writable(LwpMem *mem, uint64_t addr, uint32_t len)
+/* The flags of all pages of a range; @host is that of the last one. */
+static int probe_pages(GuestMem *m, uint64_t addr, uint32_t len, bool nonfault,
+                       void **host)
 {
-    GuestMem *m = container_of(mem, GuestMem, parent);
+    int flags = 0;
 
     while (len) {
         uint32_t n = MIN(len, -(addr | TARGET_PAGE_MASK));
-        void *host;
 
-        if (probe_access_flags(m->env, addr, n, MMU_DATA_STORE, m->mmu_idx,
-                               true, &host, m->ra) & TLB_INVALID_MASK) {
-            return false;
-        }
+        /* Not probe_write(): watchpoints are for what is really written. */
+        flags |= probe_access_flags(m->env, addr, n, MMU_DATA_STORE,
+                                    m->mmu_idx, nonfault, host, m->ra);
         addr += n;
         len -= n;
     }
-    return true;
+    return flags;
+}
+
+static bool guest_writable(LwpMem *mem, uint64_t addr, uint32_t len)
+{
+    void *host;
+
+    return !(probe_pages(container_of(mem, GuestMem, parent), addr, len, true,
+                         &host) & TLB_INVALID_MASK);
 }
 
 static void guest_probe(LwpMem *mem, uint64_t addr, uint32_t len)
 {
     GuestMem *m = container_of(mem, GuestMem, parent);
     GuestRange range = { .addr = addr, .len = len };
+    bool one_page = !((addr ^ (addr + len - 1)) & TARGET_PAGE_MASK);
+    void *host;
 
 #ifdef CONFIG_USER_ONLY
     /*
      * The host raises the fault, at the first store.  That is early enough
      * unless the range has two pages.
      */
-    if (!((addr ^ (addr + len - 1)) & TARGET_PAGE_MASK) &&
-        guest_range_valid_untagged(addr, len)) {
+    if (one_page && guest_range_valid_untagged(addr, len)) {
         range.host = g2h_untagged(addr);
-        len = 0;
-    }
+    } else
 #endif
-    while (len) {
-        uint32_t n = MIN(len, -(addr | TARGET_PAGE_MASK));
-        void *host;
-
-        /* Not probe_write(): watchpoints are for what is really written. */
-        if (probe_access_flags(m->env, addr, n, MMU_DATA_STORE, m->mmu_idx,
-                               false, &host, m->ra) == 0 && n == range.len) {
-            range.host = host;
-        }
-        addr += n;
-        len -= n;
+    if (probe_pages(m, addr, len, false, &host) == 0 && one_page) {
+        range.host = host;
     }
     m->cb = m->slot;
     m->slot = range;
