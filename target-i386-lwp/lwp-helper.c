@@ -6,7 +6,12 @@
 #include "exec/exec-all.h"
 #include "exec/cpu_ldst.h"
 #include "exec/helper-proto.h"
+#ifdef CONFIG_USER_ONLY
+#include "user/page-protection.h"
+#endif
+#include "accel/tcg/cpu-ops.h"
 #include "system/cpu-timers.h"
+#include "tcg/insn-start-words.h"
 #include "tcg/tcg.h"
 #include "tcg/helper-tcg.h"
 
@@ -252,6 +257,7 @@ static bool insert(CPUX86State *env, unsigned event, target_ulong data2,
     if (desc & LWP_DESC_MEM) {
         /* The operand may be a device: read it when nothing else can fail. */
         lwp_probe_store(&env->lwp, &mem.parent);
+        lwp_access(env, src, 4, MMU_DATA_LOAD, ra);
         data1 = cpu_ldl_data_ra(env, src, ra);
     }
     return lwp_insert(&env->lwp, &mem.parent, event, desc, data1, ip, data2);
@@ -334,7 +340,8 @@ void helper_lwp_trip(CPUX86State *env, uint32_t desc, target_ulong ip,
     tb = tcg_tb_lookup(GETPC());
     if (tb_cflags(tb) & CF_USE_ICOUNT) {
         cs->neg.icount_decr.u16.low += tb->icount;
-    } else if (s->step && s->ip_filter == LWP_IP_ALL) {
+    } else if (s->step && s->ip_filter == LWP_IP_ALL &&
+               !cpu_in_exclusive_context(cs)) {
         /*
          * All the way to the event in one block, see lwp_init_disas(); if a
          * signal comes first, its handler has that block.
@@ -360,8 +367,13 @@ void helper_lwp_retire(CPUX86State *env, target_ulong ip, uint32_t desc)
     if (lwp_tb_mode(env->hflags) == LWP_MODE_OFF) {
         return;     /* it has left CPL 3, or stopped LWP */
     }
-    lwp_retire(s, &env->lwp_config, ip, desc & LWP_DESC_BRANCH,
-               desc & LWP_DESC_TAKEN, env->eip);
+    lwp_retire(s, &env->lwp_config, &env->lwp_predictor, &(LwpInsn) {
+        .ip = ip,
+        .next = ip + (desc >> LWP_DESC_LENGTH_SHIFT),
+        .target = env->eip,
+        .branch = desc & LWP_DESC_BRANCH,
+        .taken = desc & LWP_DESC_TAKEN,
+    });
     if (!s->npending && s->step) {
         return;
     }
@@ -379,6 +391,269 @@ void helper_lwp_retire(CPUX86State *env, target_ulong ip, uint32_t desc)
 void helper_lwp_unretire(CPUX86State *env, uint32_t insns, target_ulong ip)
 {
     lwp_unretire(&env->lwp, insns, LWP_BRANCH_NONE, ip);
+}
+
+/* A load, a store, or a load and a store of the same bytes. */
+typedef struct Access {
+    CPUX86State *env;
+    uint64_t addr;          /* linear */
+    unsigned size;          /* of one load or store */
+    bool load, store;
+    int mmu_idx;
+    int index;              /* of the instruction in its block */
+    uint64_t start[TARGET_INSN_START_WORDS];
+    uintptr_t ra;
+    bool in_helper;         /* @ra is that of a helper's call */
+} Access;
+
+/* A line of an access. */
+typedef struct Line {
+    uint64_t addr;          /* of the first byte, linear */
+    uint64_t line;          /* physical */
+    bool memory;            /* or else a device */
+} Line;
+
+/* Find the physical line of an address; false if the access will fault. */
+static bool physical_line(const Access *a, Line *l)
+{
+#ifdef CONFIG_USER_ONLY
+    l->line = l->addr >> LWP_LINE_BITS;
+    l->memory = true;
+    return true;
+#else
+    CPUTLBEntryFull *full;
+    void *host;
+    int flags = probe_access_full_mmu(a->env, l->addr, 1, MMU_DATA_LOAD,
+                                      a->mmu_idx, &host, &full);
+
+    if (flags & TLB_INVALID_MASK) {
+        return false;
+    }
+    l->line = (full->phys_addr | (l->addr & ~TARGET_PAGE_MASK)) >>
+              LWP_LINE_BITS;
+    l->memory = !(flags & TLB_MMIO);
+    return true;
+#endif
+}
+
+/* In user mode emulation, that is only worth asking for lines that are new. */
+static bool mapped(uint64_t addr)
+{
+#ifdef CONFIG_USER_ONLY
+    return guest_addr_valid_untagged(addr) &&
+           (page_get_flags(addr) & (PAGE_READ | PAGE_WRITE));
+#else
+    return true;
+#endif
+}
+
+/* Whether the instruction has not been counted ahead, see LWP_INSN_START. */
+static bool is_late(uint64_t data)
+{
+    return !(data >> 8);
+}
+
+/* The effective address of the instruction whose insn_start has @pc. */
+static uint64_t insn_ip(CPUX86State *env, uint64_t pc)
+{
+    uint64_t cs_base = env->segs[R_CS].base;
+
+    if (tcg_cflags_has(env_cpu(env), CF_PCREL)) {
+        pc |= (env->eip + cs_base) & TARGET_PAGE_MASK;
+    }
+    return env->hflags & HF_CS64_MASK ? pc : (uint32_t)(pc - cs_base);
+}
+
+/* Execute the instruction again, in a block of its own. */
+static G_NORETURN void restart(const Access *a)
+{
+    CPUState *cs = env_cpu(a->env);
+    const TranslationBlock *tb = tcg_tb_lookup(a->ra);
+    uint32_t cflags = tb_cflags(tb) & ~CF_COUNT_MASK;
+
+    if (!a->in_helper) {
+        if (tb_cflags(tb) & CF_USE_ICOUNT) {
+            cs->neg.icount_decr.u16.low += tb->icount - a->index;
+        }
+        cs->cc->tcg_ops->restore_state_to_opc(cs, tb, a->start);
+    } else {
+        cpu_restore_state(cs, a->ra);
+    }
+    lwp_step(&a->env->lwp, 1);
+    cpu_sync_lwp_hflags(a->env);
+    if (!cpu_in_exclusive_context(cs)) {
+        /* Plugins have been told of the instruction. */
+        cs->cflags_next_tb = cflags | CF_MEMI_ONLY | CF_NOIRQ | 1;
+    }
+    cpu_loop_exit(cs);
+}
+
+/* The lines of an access; 0 if it is not going to succeed. */
+static int find_lines(const Access *a, Line lines[2])
+{
+    uint64_t last = a->addr + a->size - 1;
+    int n = (a->addr ^ last) >> LWP_LINE_BITS ? 2 : 1;
+
+    lines[0].addr = a->addr;
+    lines[1].addr = last & -(uint64_t)LWP_LINE_SIZE;
+    for (int i = 0; i < n; i++) {
+        if (!physical_line(a, &lines[i])) {
+            return 0;
+        }
+        /* It is going to be translated again, and to come back. */
+        if (!lines[i].memory && !env_cpu(a->env)->neg.can_do_io) {
+            return 0;
+        }
+    }
+    if (n == 2 && !(lines[1].addr & ~TARGET_PAGE_MASK) &&
+        !(mapped(lines[0].addr) && mapped(lines[1].addr))) {
+        return 0;
+    }
+    return n;
+}
+
+/* Take account of a line that misses. */
+static void add_miss(const Access *a, LwpMiss *miss, const Line *line,
+                     LwpSource source)
+{
+    if (!miss->clocks) {
+        miss->addr = line->addr;
+        miss->source = source;
+    }
+    miss->clocks += a->env->lwp_config.latency[source];
+}
+
+/*
+ * Access the caches, for one load or store.  A load that misses counts once,
+ * for the lowest address (§2.4).
+ */
+static void access_caches(const Access *a)
+{
+    CPUX86State *env = a->env;
+    LwpCache *c = env_archcpu(env)->lwp_cache;
+    LwpState *s = &env->lwp;
+    LwpMiss miss = { .ip = insn_ip(env, a->start[0]) };
+    Line lines[2];
+    int n = find_lines(a, lines);
+
+    /* Unless lwp_retire() is next anyway, an event wants the block to end. */
+    if (a->load && !is_late(a->start[1]) &&
+        unlikely(lwp_miss_due(s, &env->lwp_config, NULL))) {
+        LwpMiss expected = miss;
+
+        for (int i = 0; i < n; i++) {
+            LwpSource source = LWP_SOURCE_OTHER;
+
+            if (lines[i].memory) {
+                source = lwp_cache_peek(c, lines[i].line);
+            }
+            if (source != LWP_SOURCE_L1) {
+                add_miss(a, &expected, &lines[i], source);
+            }
+        }
+        if (expected.clocks && lwp_miss_due(s, &env->lwp_config, &expected)) {
+            restart(a);
+        }
+    }
+
+    for (int i = 0; i < n; i++) {
+        LwpSource source = LWP_SOURCE_OTHER;
+
+        if (lines[i].memory) {
+            source = lwp_cache_access(c, lines[i].line, lines[i].addr,
+                                      a->store);
+            if (source == LWP_SOURCE_UNKNOWN) {
+                if (!mapped(lines[i].addr)) {
+                    return;
+                }
+                source = lwp_cache_fill(c, lines[i].line, lines[i].addr,
+                                        a->store);
+            }
+        }
+        if (a->load && source != LWP_SOURCE_L1) {
+            add_miss(a, &miss, &lines[i], source);
+        }
+    }
+    if (miss.clocks) {
+        lwp_miss(s, &env->lwp_config, &miss);
+        if (s->npending && is_late(a->start[1])) {
+            /* The next iteration of a REP is another boundary. */
+            lwp_cpu_set_mode(env, LWP_MODE_BOUNDARY);
+        }
+    }
+}
+
+/* Called for an access that the filter does not know to change nothing. */
+void helper_lwp_access(CPUX86State *env, uint64_t addr, uint32_t desc,
+                       uint64_t start0, uint64_t start1)
+{
+    LwpState *s = &env->lwp;
+
+#ifdef CONFIG_USER_ONLY
+    int32_t *left = &s->counter[LWP_EVENT_DME - 1];
+
+    /* The same as access_caches() for most of them, but faster. */
+    if (s->all_misses && *left > 0 &&
+        (addr & (LWP_LINE_SIZE - 1)) + (desc & LWP_DESC_SIZE) <=
+        LWP_LINE_SIZE) {
+        switch (lwp_cache_access(env_archcpu(env)->lwp_cache,
+                                 addr >> LWP_LINE_BITS, addr,
+                                 desc & LWP_DESC_STORE)) {
+        case LWP_SOURCE_L2:
+            *left -= !!(desc & LWP_DESC_LOAD);
+            return;
+        case LWP_SOURCE_L1:
+            return;
+        default:
+            break;
+        }
+    }
+#endif
+    if (lwp_wants_loads(s)) {
+        access_caches(&(Access) {
+            .env = env,
+            .addr = addr,
+            .size = desc & LWP_DESC_SIZE,
+            .load = desc & LWP_DESC_LOAD,
+            .store = desc & LWP_DESC_STORE,
+            .mmu_idx = (uint8_t)(desc >> LWP_DESC_MMU_IDX_SHIFT),
+            .index = desc >> LWP_DESC_INDEX_SHIFT,
+            .start = { start0, start1 },
+            .ra = GETPC(),
+        });
+    }
+}
+
+void lwp_cpu_access(CPUX86State *env, vaddr addr, unsigned size,
+                    MMUAccessType type, uintptr_t ra)
+{
+    Access a = {
+        .env = env,
+        .addr = addr,
+        .size = size,
+        .load = type == MMU_DATA_LOAD,
+        .store = type == MMU_DATA_STORE,
+        .mmu_idx = cpu_mmu_index(env_cpu(env), false),
+        .ra = ra,
+        .in_helper = true,
+    };
+    const LwpSlot *slot =
+        &env->lwp_filter.slot[(addr >> LWP_LINE_BITS) % LWP_NR_SLOTS];
+
+    if (size <= LWP_LINE_SIZE &&
+        ((a.load ? slot->load : slot->store) ^ addr) <= LWP_LINE_SIZE - size) {
+        return;
+    }
+    cpu_unwind_state_data(env_cpu(env), ra, a.start);
+    /* FXRSTOR and its like are many loads. */
+    if (size > 32) {
+        for (a.size = 0; size; size -= a.size, a.addr += a.size) {
+            a.size = MIN(size, -(a.addr | -(uint64_t)LWP_LINE_SIZE));
+            access_caches(&a);
+        }
+    } else {
+        access_caches(&a);
+    }
 }
 
 void lwp_cpu_xrstor(CPUX86State *env, const uint8_t *image)

@@ -15,10 +15,11 @@
 bool lwp_cpu_expand_features(X86CPU *cpu);
 
 /*
- * Take over what the CPU model and the user have set.  Fails if a property
- * lwp-* is out of range.
+ * Take over what the CPU model and the user have set, and get the memory that
+ * models take.  Fails if a property lwp-* is out of range.
  */
 bool lwp_cpu_realize(X86CPU *cpu, Error **errp);
+void lwp_cpu_unrealize(X86CPU *cpu);
 
 /* CPUID Fn8000_001C (§3.3); all zero on a CPU without LWP. */
 void lwp_cpu_cpuid(CPUX86State *env, uint32_t *eax, uint32_t *ebx,
@@ -41,27 +42,37 @@ void lwp_cpu_reset_user(CPUX86State *env);
 #define LWP_DESC_MEM    (1u << 16)
 
 /* Operand descriptor of helper_lwp_retire(). */
-#define LWP_DESC_BRANCH 3u              /* LwpBranch */
-#define LWP_DESC_TAKEN  (1u << 2)
-#define LWP_DESC_TF     (1u << 3)       /* EFLAGS.TF, as in hflags */
+#define LWP_DESC_BRANCH 7u              /* LwpBranch */
+#define LWP_DESC_TAKEN  (1u << 3)
+#define LWP_DESC_TF     (1u << 4)       /* EFLAGS.TF, as in hflags */
+#define LWP_DESC_LENGTH_SHIFT 8         /* of a branch, in bytes */
 
 /*
  * Operand descriptor of helper_lwp_trip(): LWP_DESC_BRANCH, the number of
  * instructions that count from LWP_DESC_INSNS_SHIFT on, and these.
  */
-#define LWP_DESC_DIVIDED (1u << 2)      /* the IP filter divides the block */
-#define LWP_DESC_LATE   (1u << 3)       /* it ends with one counted late */
+#define LWP_DESC_DIVIDED (1u << 3)      /* the IP filter divides the block */
+#define LWP_DESC_LATE   (1u << 4)       /* it ends with one counted late */
 #define LWP_DESC_INSNS_SHIFT 8
+
+/*
+ * Operand descriptor of helper_lwp_access(): the size in bytes, and these.
+ */
+#define LWP_DESC_SIZE   63u
+#define LWP_DESC_LOAD   (1u << 6)
+#define LWP_DESC_STORE  (1u << 7)
+#define LWP_DESC_MMU_IDX_SHIFT 8
+#define LWP_DESC_INDEX_SHIFT 16         /* of the instruction in its block */
 
 static inline LwpMode lwp_tb_mode(uint32_t flags)
 {
     return flags >> HF_LWP_SHIFT;
 }
 
-static inline void lwp_cpu_set_mode(CPUX86State *env, LwpMode mode)
-{
-    env->hflags = (env->hflags & ~HF_LWP_MASK) | (uint32_t)mode << HF_LWP_SHIFT;
-}
+void lwp_cpu_set_mode(CPUX86State *env, LwpMode mode);
+
+/* The models of caches and branches start afresh. */
+void lwp_cpu_flush(X86CPU *cpu);
 
 #ifdef CONFIG_TCG
 /*
@@ -76,6 +87,22 @@ static inline void lwp_restore_state(CPUX86State *env, uint64_t data)
 {
     if (data >> 8) {
         lwp_unretire(&env->lwp, (data >> 8) & 0xffff, data >> 24, env->eip);
+    }
+}
+
+/*
+ * A helper is about to access [@addr, @addr + @size) on behalf of the current
+ * instruction, with the privilege of the program.  Does not return if that has
+ * to be executed again.
+ */
+void lwp_cpu_access(CPUX86State *env, vaddr addr, unsigned size,
+                    MMUAccessType type, uintptr_t ra);
+
+static inline void lwp_access(CPUX86State *env, vaddr addr, unsigned size,
+                              MMUAccessType type, uintptr_t ra)
+{
+    if (unlikely(env->hflags & HF_LWP_DME_MASK)) {
+        lwp_cpu_access(env, addr, size, type, ra);
     }
 }
 

@@ -19,6 +19,8 @@ static int lwp_pre_save(void *opaque)
     X86CPU *cpu = opaque;
 
     lwp_sync(&cpu->env.lwp, &cpu->env.lwp_config);
+    /* What goes on from here sees what the destination will. */
+    lwp_cpu_flush(cpu);
     return 0;
 }
 
@@ -38,6 +40,7 @@ static int lwp_post_load(void *opaque, int version_id)
                      CPU(cpu)->cpu_index);
         return -EINVAL;
     }
+    lwp_cpu_flush(cpu);
     cpu_sync_lwp_hflags(env);
     return 0;
 }

@@ -42,15 +42,29 @@ enum {
 #define FUSE_MAX        8191            /* see LwpState.fuse */
 #define FUSE_BRANCHES   0xffff          /* more than FUSE_MAX */
 #define STEP_MAX        24              /* nearer events are not worth blocks */
+#define NO_IP           (1ull << 63)    /* not canonical */
 #define MIN_RING        (32u * LWP_MIN_BUFFER * LWP_RECORD_SIZE)
 
+#define FILTER_LATENCY  0xffu           /* MinLatency, in units of 16 clocks */
+#define FILTER_CLF      (1u << 8)
+#define FILTER_NBC      (1u << 9)
+#define FILTER_RDC      (1u << 10)
+#define FILTER_RAM      (1u << 11)
+#define FILTER_OTH      (1u << 12)
+#define FILTER_NMB      (1u << 25)
+#define FILTER_NPB      (1u << 26)
 #define FILTER_NAB      (1u << 27)
 #define FILTER_NCB      (1u << 28)
 #define FILTER_NRB      (1u << 29)
 #define FILTER_IPI      (1u << 30)
 #define FILTER_IPF      (1u << 31)
 
-#define RECORD_TKN      (1u << 31)      /* Figure 2-4 */
+#define RECORD_PRV      (1u << 29)      /* Figure 2-4 */
+#define RECORD_PRD      (1u << 30)
+#define RECORD_TKN      (1u << 31)
+#define RECORD_DAV      (1u << 28)      /* Figure 2-5 */
+#define RECORD_SRC_SHIFT        29
+#define RECORD_LATENCY_SHIFT    32
 
 #define CFG_COREID(cfg) ((uint8_t)((cfg) >> 32))
 #define CFG_FIELDS      0xffff00000000ull       /* COREID and VECTOR */
@@ -58,11 +72,22 @@ enum {
 #define MIN(a, b)       ((a) < (b) ? (a) : (b))
 #define MAX(a, b)       ((a) > (b) ? (a) : (b))
 
-/* The bit of Filters that suppresses each class of branches. */
-static const uint32_t filter[LWP_NR_BRANCHES] = {
-    [LWP_BRANCH_ABS] = FILTER_NAB,
+/* The bit of Filters that suppresses each kind of branches. */
+static const uint32_t branch_filter[LWP_NR_BRANCHES] = {
     [LWP_BRANCH_COND] = FILTER_NCB,
-    [LWP_BRANCH_REL] = FILTER_NRB,
+    [LWP_BRANCH_JMP] = FILTER_NRB,
+    [LWP_BRANCH_CALL] = FILTER_NRB,
+    [LWP_BRANCH_RET] = FILTER_NRB,
+    [LWP_BRANCH_JMP_ABS] = FILTER_NAB,
+    [LWP_BRANCH_CALL_ABS] = FILTER_NAB,
+};
+
+/* The bit that selects each source of data, if there is one. */
+static const uint32_t source_filter[LWP_NR_SOURCES] = {
+    [LWP_SOURCE_L3] = FILTER_NBC,
+    [LWP_SOURCE_REMOTE] = FILTER_RDC,
+    [LWP_SOURCE_DRAM] = FILTER_RAM,
+    [LWP_SOURCE_OTHER] = FILTER_OTH,
 };
 
 static unsigned max_event(uint32_t features)
@@ -90,6 +115,9 @@ void lwp_cpuid(const LwpConfig *config, uint64_t cfg, bool avail,
     regs[1] = (uint32_t)CB_EVENTS << 24 | events << 16 |
               LWP_RECORD_SIZE << 8 | cb_size(config) / 8;
     regs[2] = config->caps | LWP_MIN_BUFFER << 16 | 1 /* LwpVersion */ << 9;
+    if (config->features & LWP_FLAG(LWP_EVENT_DME)) {
+        regs[2] |= config->latency_bits | config->latency_round << 6;
+    }
     regs[3] = config->features | LWP_AVAIL;
 }
 
@@ -134,6 +162,11 @@ static inline bool enabled(const LwpState *s, unsigned event)
     return s->flags & LWP_FLAG(event);
 }
 
+static bool wants_clocks(const LwpState *s)
+{
+    return s->flags & (LWP_FLAG(LWP_EVENT_CNH) | LWP_FLAG(LWP_EVENT_RNH));
+}
+
 /* The counter may go on below zero while a record waits (§1.1 step 2). */
 static void count_event(LwpState *s, unsigned event, uint64_t n)
 {
@@ -142,18 +175,8 @@ static void count_event(LwpState *s, unsigned event, uint64_t n)
     s->counter[event - 1] = MAX(left, COUNTER_MIN);
 }
 
-/* §1.1 step 1, for instructions of which @branches are branches that count. */
-static void count(LwpState *s, const LwpConfig *config, uint32_t insns,
-                  uint32_t branches)
+static void count_clocks(LwpState *s, const LwpConfig *config, uint64_t clocks)
 {
-    uint64_t clocks = (uint64_t)insns * config->insn_clocks;
-
-    if (enabled(s, LWP_EVENT_IRE)) {
-        count_event(s, LWP_EVENT_IRE, insns);
-    }
-    if (enabled(s, LWP_EVENT_BRE)) {
-        count_event(s, LWP_EVENT_BRE, branches);
-    }
     if (enabled(s, LWP_EVENT_CNH)) {
         count_event(s, LWP_EVENT_CNH, clocks);
     }
@@ -165,8 +188,21 @@ static void count(LwpState *s, const LwpConfig *config, uint32_t insns,
     }
 }
 
+/* §1.1 step 1, for instructions of which @branches are branches that count. */
+static void count(LwpState *s, const LwpConfig *config, uint32_t insns,
+                  uint32_t branches)
+{
+    if (enabled(s, LWP_EVENT_IRE)) {
+        count_event(s, LWP_EVENT_IRE, insns);
+    }
+    if (enabled(s, LWP_EVENT_BRE)) {
+        count_event(s, LWP_EVENT_BRE, branches);
+    }
+    count_clocks(s, config, (uint64_t)insns * config->insn_clocks);
+}
+
 /* An event has one record at most; the next is gathered when that is stored. */
-static void gather(LwpState *s, unsigned event, uint32_t flags, uint64_t ip,
+static void gather(LwpState *s, unsigned event, uint64_t flags, uint64_t ip,
                    uint64_t data)
 {
     for (unsigned i = 0; i < s->npending; i++) {
@@ -182,6 +218,12 @@ static void gather(LwpState *s, unsigned event, uint32_t flags, uint64_t ip,
             .q[2] = data,
         };
     }
+}
+
+/* How many instructions have been taken off the fuse, but not off counters. */
+static uint32_t ahead(const LwpState *s)
+{
+    return (uint32_t)(s->armed - s->fuse) >> 16;
 }
 
 void lwp_sync(LwpState *s, const LwpConfig *config)
@@ -203,10 +245,10 @@ void lwp_sync(LwpState *s, const LwpConfig *config)
 
 /*
  * How many instructions may retire before one of them causes such an event, if
- * its counter is @left.
+ * its counter is @left, and LwpState.ref_fraction is @fraction.
  */
-static uint64_t distance_from(const LwpState *s, const LwpConfig *config,
-                              unsigned event, int64_t left)
+static uint64_t distance_from(const LwpConfig *config, unsigned event,
+                              int64_t left, uint32_t fraction)
 {
     if (left < 0) {
         return 0;
@@ -215,7 +257,7 @@ static uint64_t distance_from(const LwpState *s, const LwpConfig *config,
     case LWP_EVENT_CNH:
         return left / config->insn_clocks;
     case LWP_EVENT_RNH:
-        return ((left + 1) * LWP_REFCLK_UNIT - 1 - s->ref_fraction) /
+        return ((left + 1) * LWP_REFCLK_UNIT - 1 - fraction) /
                ((uint64_t)config->insn_clocks * config->refclk_ratio);
     default:
         return left;
@@ -228,7 +270,8 @@ static uint64_t distance_of(const LwpState *s, const LwpConfig *config,
     if (!enabled(s, event)) {
         return UINT64_MAX;
     }
-    return distance_from(s, config, event, s->counter[event - 1]);
+    return distance_from(config, event, s->counter[event - 1],
+                         s->ref_fraction);
 }
 
 static uint32_t distance(const LwpState *s, const LwpConfig *config)
@@ -249,7 +292,9 @@ static uint32_t distance(const LwpState *s, const LwpConfig *config)
  */
 static void arm_for(LwpState *s, const LwpConfig *config, uint32_t run)
 {
-    run = MIN(run, distance_of(s, config, LWP_EVENT_BRE));
+    if (!s->by_prediction) {
+        run = MIN(run, distance_of(s, config, LWP_EVENT_BRE));
+    }
     s->fuse = s->armed = LWP_FUSE(run, FUSE_BRANCHES);
 }
 
@@ -262,10 +307,21 @@ static void arm(LwpState *s, const LwpConfig *config)
 static void select_events(LwpState *s, const LwpConfig *config)
 {
     for (unsigned i = 0; i < LWP_NR_BRANCHES; i++) {
-        s->branch_unit[i] = enabled(s, LWP_EVENT_BRE) && filter[i] &&
-                            !(s->filters & filter[i]);
+        s->branch_unit[i] = enabled(s, LWP_EVENT_BRE) && branch_filter[i] &&
+                            !(s->filters & branch_filter[i]);
     }
+    s->predicts = enabled(s, LWP_EVENT_BRE) &&
+                  (config->caps & LWP_CAP_PREDICTION);
+    s->by_prediction = s->predicts && (s->filters & (FILTER_NMB | FILTER_NPB));
+    s->all_misses = s->ip_filter == LWP_IP_ALL && !wants_clocks(s) &&
+                    !(s->filters & (FILTER_LATENCY | FILTER_CLF));
     arm(s, config);
+}
+
+void lwp_expire(LwpState *s, const LwpConfig *config)
+{
+    lwp_sync(s, config);
+    arm_for(s, config, 0);
 }
 
 bool lwp_write_cfg(LwpState *s, const LwpConfig *config, uint64_t val)
@@ -384,6 +440,13 @@ static void store_pending(LwpState *s, LwpMem *mem)
     arm_for(s, mem->config, near);
 }
 
+static void all_eligible(LwpState *s)
+{
+    s->ip_filter = LWP_IP_ALL;
+    s->ip_first = 0;
+    s->ip_span = UINT64_MAX;
+}
+
 /* Table 6-2, IPF and IPI; the complement of a range is another one. */
 static void load_ip_filter(LwpState *s, LwpMem *mem)
 {
@@ -391,8 +454,13 @@ static void load_ip_filter(LwpState *s, LwpMem *mem)
     uint64_t base = mem->ops->ld64(mem, s->cbaddr + CB_BASE_IP);
     uint64_t limit = mem->ops->ld64(mem, s->cbaddr + CB_LIMIT_IP);
 
-    if (base > limit) {
-        s->ip_filter = invert ? LWP_IP_ALL : LWP_IP_NONE;
+    /* Blocks that only look at the range shall find nothing there. */
+    s->ip_first = NO_IP;
+    s->ip_span = 0;
+    if (base > limit && invert) {
+        all_eligible(s);
+    } else if (base > limit) {
+        s->ip_filter = LWP_IP_NONE;
     } else if (!invert) {
         s->ip_filter = LWP_IP_RANGE;
         s->ip_first = base;
@@ -406,36 +474,45 @@ static void load_ip_filter(LwpState *s, LwpMem *mem)
     }
 }
 
-static uint8_t ip_filter_to_load(const LwpState *s, const LwpConfig *config)
+/* Whether load_ip_filter() has to be called. */
+static bool init_ip_filter(LwpState *s, const LwpConfig *config)
 {
-    return (s->filters & FILTER_IPF) && (config->caps & LWP_CAP_IP_FILTER) ?
-           LWP_IP_UNKNOWN : LWP_IP_ALL;
+    all_eligible(s);
+    if ((s->filters & FILTER_IPF) && (config->caps & LWP_CAP_IP_FILTER)) {
+        s->ip_filter = LWP_IP_UNKNOWN;
+        return true;
+    }
+    return false;
 }
 
 LwpMode lwp_mode(const LwpState *s)
 {
     const uint32_t retirement = LWP_FLAG(LWP_EVENT_IRE) |
-        LWP_FLAG(LWP_EVENT_BRE) | LWP_FLAG(LWP_EVENT_CNH) |
-        LWP_FLAG(LWP_EVENT_RNH);
-    unsigned classes = 0;
+        LWP_FLAG(LWP_EVENT_BRE) | LWP_FLAG(LWP_EVENT_DME) |
+        LWP_FLAG(LWP_EVENT_CNH) | LWP_FLAG(LWP_EVENT_RNH);
+    unsigned kinds = 0;
 
     if (lwp_busy(s)) {
         return LWP_MODE_BOUNDARY;
     }
-    if (!(s->flags & retirement) || s->ip_filter == LWP_IP_NONE) {
+    if (!(s->flags & retirement) ||
+        (s->ip_filter == LWP_IP_NONE && !s->predicts && !lwp_wants_loads(s))) {
         return LWP_MODE_OFF;
     }
     if (s->step) {
         return LWP_MODE_STEP;
     }
-    if (s->ip_filter == LWP_IP_RANGE) {
+    if (s->by_prediction) {
+        return LWP_MODE_PREDICTED;
+    }
+    if (s->ip_filter != LWP_IP_ALL) {
         return LWP_MODE_RANGE;
     }
     for (unsigned i = 0; i < LWP_NR_BRANCHES; i++) {
-        classes += s->branch_unit[i];
+        kinds += s->branch_unit[i];
     }
-    return classes == 0 ? LWP_MODE_INSNS :
-           classes == LWP_NR_BRANCHES - 1 ? LWP_MODE_BRANCHES :
+    return kinds == 0 && !s->predicts ? LWP_MODE_INSNS :
+           kinds == LWP_NR_BRANCHES - 1 ? LWP_MODE_BRANCHES :
            LWP_MODE_CLASSES;
 }
 
@@ -477,11 +554,16 @@ static bool foresee(LwpState *s, LwpMem *mem, const LwpBlock *block)
         if (d >= block->insns) {
             continue;
         }
+        /* An overrun shortens the next period (§1.1 step 5). */
+        if (s->counter[events[i] - 1] < 0) {
+            return false;
+        }
         if (!*floor) {
             *floor = interval_floor(s, mem, events[i]);
         }
         /* A second one in the same block would be missed. */
-        if (distance_from(s, config, events[i], *floor) <= 2 * block->insns) {
+        if (distance_from(config, events[i], *floor, s->ref_fraction) <=
+            2 * block->insns) {
             return false;
         }
         for (unsigned n = 0; n < d; n++) {
@@ -537,32 +619,153 @@ void lwp_unretire(LwpState *s, uint32_t insns, LwpBranch branch, uint64_t ip)
     }
 }
 
-void lwp_retire(LwpState *s, const LwpConfig *config, uint64_t ip,
-                LwpBranch branch, bool taken, uint64_t target)
+/* The flags of a branch's record (Figure 2-4). */
+static uint32_t branch_flags(const LwpState *s, LwpPredictor *predictor,
+                             const LwpInsn *insn)
 {
-    uint32_t unit = s->branch_unit[branch];
-    uint32_t ran = (uint32_t)(s->armed - s->fuse) >> 16;
+    uint32_t flags = insn->taken ? RECORD_TKN : 0;
+
+    if (s->predicts) {
+        LwpPrediction p = lwp_predict(predictor, insn->branch, insn->ip,
+                                      insn->next, insn->taken, insn->target);
+
+        if (p.valid) {
+            flags |= RECORD_PRV | (p.correct ? RECORD_PRD : 0);
+        }
+    }
+    return flags;
+}
+
+/* Whether Filters lets a branch count that has these flags (Table 6-2). */
+static bool prediction_counts(const LwpState *s, uint32_t flags)
+{
+    const uint32_t both = FILTER_NMB | FILTER_NPB;
+
+    if (!s->by_prediction) {
+        return true;
+    }
+    if (!(flags & RECORD_PRV)) {
+        return (s->filters & both) != both;
+    }
+    return !(s->filters & (flags & RECORD_PRD ? FILTER_NPB : FILTER_NMB));
+}
+
+void lwp_retire(LwpState *s, const LwpConfig *config, LwpPredictor *predictor,
+                const LwpInsn *insn)
+{
+    uint32_t unit = s->branch_unit[insn->branch];
+    uint32_t ran = ahead(s);
+    uint32_t flags = 0;
 
     lwp_sync(s, config);
     s->step -= MIN(s->step, ran + 1);
-    if (lwp_eligible(s, ip)) {
+    if (insn->branch && enabled(s, LWP_EVENT_BRE)) {
+        flags = branch_flags(s, predictor, insn);
+        unit = unit && prediction_counts(s, flags);
+    }
+    if (lwp_eligible(s, insn->ip)) {
         count(s, config, 1, unit);
-        /* After a fault, events take a later instruction (§1.1 step 2). */
-        if (!s->deferred) {
-            for (unsigned n = LWP_EVENT_IRE; n <= LWP_NR_EVENTS; n++) {
-                if (!enabled(s, n) || s->counter[n - 1] >= 0) {
-                    continue;
+        for (unsigned n = LWP_EVENT_IRE; n <= LWP_NR_EVENTS; n++) {
+            /* After a fault, events take a later instruction (§1.1 step 2). */
+            if (!enabled(s, n) || s->counter[n - 1] >= 0 || s->deferred) {
+                continue;
+            }
+            if (n == LWP_EVENT_BRE) {
+                if (unit) {
+                    gather(s, n, flags, insn->ip, insn->target);
                 }
-                if (n != LWP_EVENT_BRE) {
-                    gather(s, n, 0, ip, 0);
-                } else if (unit) {
-                    gather(s, n, taken ? RECORD_TKN : 0, ip, target);
-                }
+            } else if (n != LWP_EVENT_DME) {
+                gather(s, n, 0, insn->ip, 0);
             }
         }
     }
     if (!s->step && !s->npending) {
         arm(s, config);
+    }
+}
+
+/* §2.4.1 */
+static uint32_t recorded_latency(const LwpConfig *config, LwpSource source)
+{
+    uint32_t unit = 1u << config->latency_round;
+    uint32_t max = (1u << config->latency_bits) - unit;
+
+    return MIN(config->latency[source] & -unit, max);
+}
+
+/* Whether Filters lets a miss count (Table 6-2). */
+static bool miss_counts(const LwpState *s, const LwpConfig *config,
+                        LwpSource source)
+{
+    uint32_t min = 16 * (s->filters & FILTER_LATENCY);
+
+    if (min && (config->caps & LWP_CAP_CACHE_LATENCY)) {
+        uint32_t max = (1u << config->latency_bits) -
+                       (1u << config->latency_round);
+
+        if (recorded_latency(config, source) < MIN(min, max)) {
+            return false;
+        }
+    }
+    return !(s->filters & FILTER_CLF) || (s->filters & source_filter[source]) ||
+           !(config->caps & LWP_CAP_CACHE_LEVELS);
+}
+
+/* Whether they make an event fall due among @insns instructions. */
+static bool clocks_due(const LwpState *s, const LwpConfig *config,
+                       uint32_t clocks, uint32_t insns)
+{
+    int64_t all = clocks + (int64_t)insns * config->insn_clocks;
+
+    if (enabled(s, LWP_EVENT_CNH) && all > s->counter[LWP_EVENT_CNH - 1]) {
+        return true;
+    }
+    return enabled(s, LWP_EVENT_RNH) &&
+           all * config->refclk_ratio + s->ref_fraction >=
+           (s->counter[LWP_EVENT_RNH - 1] + (int64_t)1) * LWP_REFCLK_UNIT;
+}
+
+bool lwp_miss_due(const LwpState *s, const LwpConfig *config,
+                  const LwpMiss *miss)
+{
+    bool next = s->counter[LWP_EVENT_DME - 1] <= 0;
+
+    if (!miss) {
+        return next || (wants_clocks(s) &&
+                        (s->ndue ||
+                         clocks_due(s, config, config->latency_worst,
+                                    ahead(s))));
+    }
+    return lwp_eligible(s, miss->ip) &&
+           ((next && miss_counts(s, config, miss->source)) ||
+            (wants_clocks(s) &&
+             (s->ndue || clocks_due(s, config, miss->clocks, ahead(s)))));
+}
+
+void lwp_miss(LwpState *s, const LwpConfig *config, const LwpMiss *miss)
+{
+    uint32_t used = s->armed - s->fuse;
+
+    if (!lwp_eligible(s, miss->ip)) {
+        return;
+    }
+    if (miss_counts(s, config, miss->source)) {
+        count_event(s, LWP_EVENT_DME, 1);
+        if (s->counter[LWP_EVENT_DME - 1] < 0 && !s->deferred) {
+            bool dav = config->caps & LWP_CAP_DATA_ADDRESS;
+            uint64_t latency = recorded_latency(config, miss->source);
+
+            gather(s, LWP_EVENT_DME,
+                   (uint32_t)miss->source << RECORD_SRC_SHIFT |
+                   (dav ? RECORD_DAV : 0) | latency << RECORD_LATENCY_SHIFT,
+                   miss->ip, dav ? miss->addr : 0);
+        }
+    }
+    count_clocks(s, config, miss->clocks);
+    if (s->npending || clocks_due(s, config, 0, FUSE_MAX + 1)) {
+        /* The fuse is shorter now; what has been counted ahead stays so. */
+        arm_for(s, config, s->npending ? 0 : distance(s, config));
+        s->fuse -= used;
     }
 }
 
@@ -686,8 +889,7 @@ bool lwp_llwpcb(LwpState *s, LwpMem *mem, const LwpSegment *ds, uint64_t ea)
     new.filters = ld32(mem, cb + CB_FILTERS);
     new.flags = flags & LWP_FLAG_EVENTS;
     new.cbaddr = cb;
-    new.ip_filter = ip_filter_to_load(&new, mem->config);
-    if (new.ip_filter == LWP_IP_UNKNOWN) {
+    if (init_ip_filter(&new, mem->config)) {
         load_ip_filter(&new, mem);
     }
     select_events(&new, mem->config);
@@ -827,7 +1029,7 @@ void lwp_xrstor(LwpState *s, const LwpConfig *config,
         }
         s->npending = 1;
     }
-    s->ip_filter = ip_filter_to_load(s, config);
+    init_ip_filter(s, config);
     select_events(s, config);
 }
 

@@ -11,6 +11,8 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include "lwp-cache.h"
+#include "lwp-predictor.h"
 
 /* EventId values (Table 2-1). */
 enum {
@@ -36,7 +38,11 @@ enum {
 #define LWP_FLAG_EVENTS ((2u << LWP_NR_EVENTS) - 2)
 
 /* CPUID Fn8000_001C ECX (Table 3-1): what an operating system cannot mask. */
-#define LWP_CAP_IP_FILTER (1u << 29)
+#define LWP_CAP_DATA_ADDRESS    (1u << 5)
+#define LWP_CAP_PREDICTION      (1u << 28)
+#define LWP_CAP_IP_FILTER       (1u << 29)
+#define LWP_CAP_CACHE_LEVELS    (1u << 30)
+#define LWP_CAP_CACHE_LATENCY   (1u << 31)
 
 #define LWP_RECORD_SIZE 32              /* LwpEventSize, bytes */
 #define LWP_MIN_BUFFER  1               /* LwpMinBufferSize, 32 records each */
@@ -53,20 +59,21 @@ typedef struct LwpConfig {
     uint32_t caps;          /* the LWP_CAP_* bits of CPUID Fn8000_001C ECX */
     uint32_t insn_clocks;   /* CPU clocks that an instruction takes */
     uint32_t refclk_ratio;  /* reference clocks in LWP_REFCLK_UNIT CPU clocks */
+    uint32_t latency_bits;  /* LwpLatencyMax */
+    uint32_t latency_round; /* LwpLatencyRnd */
+    uint32_t latency[LWP_NR_SOURCES];   /* of a miss, CPU clocks */
+    uint32_t latency_worst; /* of a load in two lines */
+    LwpGeometry cache[LWP_NR_LEVELS];
 } LwpConfig;
 
 #define LWP_REFCLK_UNIT         1000
 #define LWP_INSN_CLOCKS_MAX     1000
 #define LWP_REFCLK_RATIO_MAX    10000
-
-/* The classes of branches that Filters tells apart (Table 6-2). */
-typedef enum LwpBranch {
-    LWP_BRANCH_NONE,        /* not a branch, or one that is never counted */
-    LWP_BRANCH_ABS,         /* JMP and CALL through register or memory: NAB */
-    LWP_BRANCH_COND,        /* Jcc, J(E/R)CXZ, LOOPcc: NCB */
-    LWP_BRANCH_REL,         /* JMP and CALL relative, RET: NRB */
-    LWP_NR_BRANCHES
-} LwpBranch;
+#define LWP_LATENCY_BITS_MIN    10
+#define LWP_LATENCY_BITS_MAX    31
+#define LWP_LATENCY_ROUND_MAX   4
+#define LWP_LATENCY_MAX         1000000
+#define LWP_ASSOC_MAX           128
 
 /* How much LWP wants to know of the instructions that a program runs. */
 typedef enum LwpMode {
@@ -77,6 +84,7 @@ typedef enum LwpMode {
     LWP_MODE_BRANCHES,      /* and the branches at their ends, all classes */
     LWP_MODE_CLASSES,       /* or those of the classes in branch_unit[] */
     LWP_MODE_RANGE,         /* and only what ip_first, ip_span hold */
+    LWP_MODE_PREDICTED,     /* the same, but lwp_retire() for each branch */
 } LwpMode;
 
 /* Which instructions are eligible (Table 6-2, IPF and IPI). */
@@ -130,7 +138,10 @@ typedef struct LwpState {
     int32_t floor[LWP_NR_EVENTS];   /* the least next reset value, if known */
     bool ready;             /* the next store will not fault */
     bool started;           /* by XRSTOR, which does not count itself */
-    uint32_t branch_unit[LWP_NR_BRANCHES]; /* 1 if the class counts, else 0 */
+    bool predicts;          /* branches are shown to the predictor */
+    bool by_prediction;     /* and only that tells which of them count */
+    bool all_misses;        /* every miss counts, and needs no more than that */
+    uint32_t branch_unit[LWP_NR_BRANCHES]; /* 1 if they count, else 0 */
 } LwpState;
 
 typedef struct LwpMem LwpMem;
@@ -176,6 +187,12 @@ static inline bool lwp_enabled(const LwpState *s)
 static inline bool lwp_busy(const LwpState *s)
 {
     return s->npending || s->ip_filter == LWP_IP_UNKNOWN;
+}
+
+/* Whether DCache misses count (§2.4). */
+static inline bool lwp_wants_loads(const LwpState *s)
+{
+    return s->flags & LWP_FLAG(LWP_EVENT_DME);
 }
 
 /* Whether the IP filter lets the instruction at effective address @ip count. */
@@ -266,7 +283,13 @@ typedef struct LwpBlock {
  */
 bool lwp_trip(LwpState *s, LwpMem *mem, const LwpBlock *block);
 
-/* Have lwp_retire() called for each of the next @insns instructions. */
+/* Have lwp_trip() called for the next block, if it has a fuse. */
+void lwp_expire(LwpState *s, const LwpConfig *config);
+
+/*
+ * Have lwp_retire() called for each of the next @insns instructions.  What has
+ * been counted ahead has to be synchronized then.
+ */
 static inline void lwp_step(LwpState *s, uint32_t insns)
 {
     s->step = insns;
@@ -279,13 +302,38 @@ static inline void lwp_step(LwpState *s, uint32_t insns)
  */
 void lwp_unretire(LwpState *s, uint32_t insns, LwpBranch branch, uint64_t ip);
 
+/* An instruction that has just retired at CPL 3, with effective addresses. */
+typedef struct LwpInsn {
+    uint64_t ip;
+    uint64_t next;          /* what follows it in memory */
+    uint64_t target;        /* what runs next */
+    LwpBranch branch;
+    bool taken;             /* if it is a branch */
+} LwpInsn;
+
+/* Count and gather (§1.1 steps 1 and 2) for an instruction. */
+void lwp_retire(LwpState *s, const LwpConfig *config, LwpPredictor *predictor,
+                const LwpInsn *insn);
+
+/* A load that misses L1D (§2.4). */
+typedef struct LwpMiss {
+    uint64_t ip;            /* effective address of the instruction */
+    uint64_t addr;          /* linear address of the first byte that misses */
+    LwpSource source;       /* of that */
+    uint32_t clocks;        /* latency of all that misses */
+} LwpMiss;
+
 /*
- * Count and gather (§1.1 steps 1 and 2) for the instruction at effective
- * address @ip, which has just retired at CPL 3.  If it is a branch, @branch is
- * its class and @target the effective address of what runs next (Figure 2-4).
+ * For code that has counted its instructions ahead: whether @miss makes an
+ * event fall due, at the instruction itself or at one behind it that has been
+ * counted.  The instruction then has to be run with lwp_retire() behind it.  A
+ * NULL @miss stands for the worst that can happen.
  */
-void lwp_retire(LwpState *s, const LwpConfig *config, uint64_t ip,
-                LwpBranch branch, bool taken, uint64_t target);
+bool lwp_miss_due(const LwpState *s, const LwpConfig *config,
+                  const LwpMiss *miss);
+
+/* Count and gather (§1.1 steps 1 and 2) for a load. */
+void lwp_miss(LwpState *s, const LwpConfig *config, const LwpMiss *miss);
 
 /*
  * Store gathered records, and read what XRSTOR could not restore (§8.2.5),

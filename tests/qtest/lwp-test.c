@@ -14,40 +14,55 @@
 
 static const char *const lwp_features[] = {
     "lwp-val", "lwp-ire", "lwp-bre", "lwp-dme", "lwp-cnh", "lwp-rnh",
-    "lwp-int", "lwp-ip-filtering",
+    "lwp-data-address", "lwp-branch-prediction", "lwp-ip-filtering",
+    "lwp-cache-levels", "lwp-cache-latency", "lwp-int",
 };
 
-/* What TCG has so far; the rest has names only. */
-static bool implemented(const char *feature)
-{
-    return strcmp(feature, "lwp-dme") && strcmp(feature, "lwp-int");
-}
+enum {
+    NONE = 0,
+    VAL = 1 << 0,
+    BRE = 1 << 2,
+    DME = 1 << 3,
+    ADDRESS = 1 << 6,
+    PREDICTION = 1 << 7,
+    LEVELS = 1 << 9,
+    LATENCY = 1 << 10,
+    FAMILY_15H = VAL | 1 << 1 | BRE,
+    ALL = (1 << 11) - 1,    /* lwp-int has a name only */
+};
 
 typedef struct FeatureTest {
     const char *name;
     const char *cpu;
-    bool lwp;               /* CPUID Fn8000_0001_ECX[15] */
-    bool val;               /* CPUID Fn8000_001C_EDX[1] */
+    uint32_t features;      /* bits of lwp_features[]; LWP goes with them */
     uint32_t xlevel;        /* at least */
 } FeatureTest;
 
 static const FeatureTest feature_tests[] = {
-    { "max",                "max", false, false, 0 },
-    { "max+lwp",            "max,+lwp", true, true, 0x8000001c },
-    { "max=on",             "max,lwp=on", true, true, 0x8000001c },
-    { "max+lwp-val-only",   "max,+lwp-val", false, false, 0 },
-    { "max+lwp-no-val",     "max,+lwp,-lwp-val", true, false, 0x8000001c },
-    { "max+lwp-xsave",      "max,+lwp,-xsave", false, false, 0 },
-    { "qemu64+lwp",         "qemu64,+lwp", false, false, 0 },
-    { "qemu64+xsave+lwp",   "qemu64,+xsave,+lwp", true, true, 0x8000001c },
-    { "G4",                 "Opteron_G4", false, false, 0x8000001a },
-    { "G4+lwp",             "Opteron_G4,+lwp", true, true, 0x8000001c },
-    { "G5+lwp",             "Opteron_G5,+lwp", true, true, 0x8000001c },
-    { "max+lwp-unimplemented", "max,+lwp,+lwp-dme", true, true, 0x8000001c },
-    { "G5+lwp-unimplemented", "Opteron_G5,+lwp,+lwp-dme", true, true,
+    { "max",                "max", NONE, 0 },
+    { "max+lwp",            "max,+lwp", ALL, 0x8000001c },
+    { "max=on",             "max,lwp=on", ALL, 0x8000001c },
+    { "max+lwp-val-only",   "max,+lwp-val", NONE, 0 },
+    { "max+lwp-no-val",     "max,+lwp,-lwp-val", ALL & ~VAL, 0x8000001c },
+    { "max+lwp-no-dme",     "max,+lwp,-lwp-dme",
+      ALL & ~(DME | ADDRESS | LEVELS | LATENCY), 0x8000001c },
+    { "max+lwp-no-bre",     "max,+lwp,-lwp-bre", ALL & ~(BRE | PREDICTION),
       0x8000001c },
-    { "max+lwp+xlevel",     "max,+lwp,xlevel=0x80000008", false, false, 0 },
-    { "max+lwp+level",      "max,+lwp,level=7", false, false, 0 },
+    { "max+lwp-no-levels",  "max,+lwp,-lwp-cache-levels", ALL & ~LEVELS,
+      0x8000001c },
+    { "max+lwp-no-predictor", "max,+lwp,lwp-branch-predictor=off",
+      ALL & ~PREDICTION, 0x8000001c },
+    { "max+lwp-xsave",      "max,+lwp,-xsave", NONE, 0 },
+    { "qemu64+lwp",         "qemu64,+lwp", NONE, 0 },
+    { "qemu64+xsave+lwp",   "qemu64,+xsave,+lwp", ALL, 0x8000001c },
+    { "G4",                 "Opteron_G4", NONE, 0x8000001a },
+    { "G4+lwp",             "Opteron_G4,+lwp", FAMILY_15H, 0x8000001c },
+    { "G5+lwp",             "Opteron_G5,+lwp", FAMILY_15H, 0x8000001c },
+    { "max+lwp-unimplemented", "max,+lwp,+lwp-int", ALL, 0x8000001c },
+    { "G5+lwp+dme",         "Opteron_G5,+lwp,+lwp-dme,-lwp-data-address",
+      FAMILY_15H | DME | LEVELS | LATENCY, 0x8000001c },
+    { "max+lwp+xlevel",     "max,+lwp,xlevel=0x80000008", NONE, 0 },
+    { "max+lwp+level",      "max,+lwp,level=7", NONE, 0 },
 };
 
 static QDict *qom_get(QTestState *qts, const char *property)
@@ -74,15 +89,14 @@ static void test_features(gconstpointer opaque)
     QDict *rsp = qom_get(qts, "xlevel");
 
     g_assert_cmphex(qdict_get_int(rsp, "return"), >=, t->xlevel);
-    if (!t->lwp) {
+    if (!t->features) {
         g_assert_cmphex(qdict_get_int(rsp, "return"), !=, 0x8000001c);
     }
     qobject_unref(rsp);
-    g_assert_cmpint(qom_get_bool(qts, "lwp"), ==, t->lwp);
+    g_assert_cmpint(qom_get_bool(qts, "lwp"), ==, t->features != 0);
     for (int i = 0; i < G_N_ELEMENTS(lwp_features); i++) {
         g_assert_cmpint(qom_get_bool(qts, lwp_features[i]), ==,
-                        t->lwp && implemented(lwp_features[i]) &&
-                        (t->val || strcmp(lwp_features[i], "lwp-val")));
+                        t->features >> i & 1);
     }
     qtest_quit(qts);
 }
@@ -129,6 +143,26 @@ static void test_properties(void)
           "'lwp-insn-clocks' must be between 1 and 1000, not 0" },
         { "Opteron_G5,+lwp,lwp-insn-clocks=1001",
           "'lwp-insn-clocks' must be between 1 and 1000, not 1001" },
+        { "max,+lwp,lwp-l1d-size=32K,lwp-l1d-assoc=8,lwp-l2-size=64M,"
+          "lwp-l3-size=0,lwp-latency-max=31,lwp-latency-rnd=0,"
+          "lwp-branch-predictor=gshare", NULL },
+        { "max,+lwp,lwp-l1d-size=512",
+          "'lwp-l1d-size' must be between 1024 and 1048576, not 512" },
+        { "max,+lwp,lwp-l2-assoc=0",
+          "'lwp-l2-assoc' must be between 1 and 128, not 0" },
+        { "max,+lwp,lwp-l3-size=3M", "'lwp-l3-size' and 'lwp-l3-assoc'" },
+        { "max,+lwp,lwp-dram-latency=1000001",
+          "'lwp-dram-latency' must be between 1 and 1000000, not 1000001" },
+        { "max,+lwp,lwp-latency-max=9",
+          "'lwp-latency-max' must be between 10 and 31, not 9" },
+        { "max,+lwp,lwp-latency-rnd=5",
+          "'lwp-latency-rnd' must be between 0 and 4, not 5" },
+        { "max,+lwp,lwp-branch-predictor=tage",
+          "'lwp-branch-predictor' must be 'gshare' or 'off', not 'tage'" },
+        { "max,+lwp,-lwp-cache-levels,-lwp-cache-latency",
+          "'lwp-dme' needs 'lwp-cache-levels' or 'lwp-cache-latency'" },
+        { "max,+lwp,lwp-branch-predictor=off,+lwp-branch-prediction",
+          "'lwp-branch-prediction' needs a predictor" },
     };
 
     for (int i = 0; i < G_N_ELEMENTS(t); i++) {
@@ -175,7 +209,7 @@ static void test_expansion(void)
         g_assert_cmpint(qdict_get_bool(props, "lwp"), ==, lwp);
         for (int i = 0; i < G_N_ELEMENTS(lwp_features); i++) {
             g_assert_cmpint(qdict_get_bool(props, lwp_features[i]), ==,
-                            lwp && implemented(lwp_features[i]));
+                            lwp && (ALL >> i & 1));
         }
         qobject_unref(props);
     }

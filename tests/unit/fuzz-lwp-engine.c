@@ -28,9 +28,17 @@ static jmp_buf fault;
 static LwpState lwp;
 
 static const LwpConfig config = {
-    .features = FEATURES, .caps = LWP_CAP_IP_FILTER,
+    .features = FEATURES,
+    .caps = LWP_CAP_IP_FILTER | LWP_CAP_PREDICTION | LWP_CAP_DATA_ADDRESS |
+            LWP_CAP_CACHE_LEVELS | LWP_CAP_CACHE_LATENCY,
     .insn_clocks = 3, .refclk_ratio = 1500,
+    .latency_bits = 10, .latency_round = 4,
+    .latency = { [LWP_SOURCE_L2] = 1, [LWP_SOURCE_L3] = 60,
+                 [LWP_SOURCE_REMOTE] = 1000, [LWP_SOURCE_DRAM] = 70000,
+                 [LWP_SOURCE_OTHER] = LWP_LATENCY_MAX },
+    .latency_worst = 2 * LWP_LATENCY_MAX,
 };
+static LwpPredictor predictor;
 
 static uint64_t take(unsigned bytes)
 {
@@ -122,6 +130,41 @@ static const LwpMemOps fuzz_ops = {
     .st_record = fuzz_st_record,
 };
 
+/* A load that misses, as translated code and its helper ask about it. */
+static void run_miss(uint64_t arg)
+{
+    static const LwpSource sources[] = {
+        LWP_SOURCE_L2, LWP_SOURCE_L3, LWP_SOURCE_REMOTE, LWP_SOURCE_DRAM,
+        LWP_SOURCE_OTHER,
+    };
+    LwpSource source = sources[(arg >> 16 & 255) % 5];
+    LwpMiss miss = { .ip = arg & 0xffff, .addr = arg, .source = source,
+                     .clocks = config.latency[source] << (arg >> 24 & 1) };
+    bool due = lwp_miss_due(&lwp, &config, &miss);
+    uint32_t npending = lwp.npending;
+    LwpState copy;
+
+    if (due && !lwp_miss_due(&lwp, &config, NULL)) {
+        fprintf(stderr, "a miss is worse than the worst one\n");
+        abort();
+    }
+    lwp_miss(&lwp, &config, &miss);
+    if (due || lwp.ndue || !lwp_eligible(&lwp, miss.ip)) {
+        return;
+    }
+    /* Nothing happens, then, nor will it with what has been counted ahead. */
+    copy = lwp;
+    lwp_sync(&copy, &config);
+    if (copy.npending != npending ||
+        ((copy.flags & LWP_FLAG(LWP_EVENT_CNH)) &&
+         copy.counter[LWP_EVENT_CNH - 1] < 0) ||
+        ((copy.flags & LWP_FLAG(LWP_EVENT_RNH)) &&
+         copy.counter[LWP_EVENT_RNH - 1] < 0)) {
+        fprintf(stderr, "a miss made an event fall due\n");
+        abort();
+    }
+}
+
 typedef struct Op {
     uint8_t code;
     uint64_t arg;
@@ -135,9 +178,9 @@ static void run(const Op *op)
     uint8_t image[LWP_XSAVE_SIZE];
     LwpBlock block = { .ip = op->arg & 0xffff, .lengths = { op->arg },
                        .insns = 1 + (op->arg >> 16 & 63),
-                       .branch = op->arg >> 24 & 3 };
+                       .branch = (op->arg >> 24 & 255) % LWP_NR_BRANCHES };
 
-    switch (op->code % 10) {
+    switch (op->code % 11) {
     case 0:
         lwp_llwpcb(&lwp, &mem, &op->ds, op->arg);
         break;
@@ -169,7 +212,10 @@ static void run(const Op *op)
         lwp_write_cbaddr(&lwp, op->arg & 1);
         break;
     case 8:
-        lwp_retire(&lwp, &config, block.ip, block.branch, op->arg & 1, 7);
+        lwp_retire(&lwp, &config, &predictor, &(LwpInsn) {
+            .ip = block.ip, .next = block.ip + 2, .target = op->arg & 7,
+            .branch = block.branch, .taken = op->arg & 1,
+        });
         break;
     case 9:
         /* A block, as translated code runs it. */
@@ -185,6 +231,11 @@ static void run(const Op *op)
                          block.ip);
         }
         break;
+    case 10:
+        if (lwp_wants_loads(&lwp)) {
+            run_miss(op->arg);
+        }
+        break;
     }
 }
 
@@ -196,14 +247,14 @@ static void step(const Op *op)
     windows[1] = (Window) { lwp.base, lwp.size };
     windows[2] = (Window) { op->ds.va_bits ? op->arg :
                             (uint32_t)(op->ds.base + op->arg),
-                            op->code % 10 == 0 ? CB_SIZE : 0 };
+                            op->code % 11 == 0 ? CB_SIZE : 0 };
     if (setjmp(fault) == 0) {
         run(op);
     }
     copy = lwp;
     lwp_sync(&copy, &config);
     if (!lwp_load_state(&copy, &config, true)) {
-        fprintf(stderr, "operation %u left an invalid state\n", op->code % 10);
+        fprintf(stderr, "operation %u left an invalid state\n", op->code % 11);
         abort();
     }
 }
@@ -213,6 +264,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     input = data;
     input_end = data + size;
     lwp = (LwpState) { .cfg = FEATURES };
+    memset(&predictor, 0, sizeof(predictor));
     memset(ram, 0, sizeof(ram));
 
     while (input < input_end) {
@@ -230,7 +282,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                 ram[take(2) % sizeof(ram)] = take(1);
             }
         }
-        if (op.code % 10 == 5) {
+        if (op.code % 11 == 5) {
             for (unsigned i = 0; i < sizeof(op.image); i++) {
                 op.image[i] = take(1);
             }

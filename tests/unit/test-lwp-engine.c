@@ -24,7 +24,11 @@
 #define FLAG_IRE    LWP_FLAG(LWP_EVENT_IRE)
 #define FLAG_BRE    LWP_FLAG(LWP_EVENT_BRE)
 #define FLAG_DME    LWP_FLAG(LWP_EVENT_DME)
+#define FLAG_CNH    LWP_FLAG(LWP_EVENT_CNH)
 #define FLAG_RNH    LWP_FLAG(LWP_EVENT_RNH)
+#define ALL_CAPS    (LWP_CAP_DATA_ADDRESS | LWP_CAP_PREDICTION | \
+                     LWP_CAP_IP_FILTER | LWP_CAP_CACHE_LEVELS | \
+                     LWP_CAP_CACHE_LATENCY)
 
 typedef struct TestMem {
     LwpMem parent;
@@ -39,6 +43,7 @@ typedef struct TestMem {
 static TestMem mem;
 static LwpState lwp;
 static LwpConfig config;
+static LwpPredictor predictor;
 
 static const LwpSegment mode64 = { .va_bits = 48 };
 
@@ -174,7 +179,16 @@ static void reset(uint32_t features)
         .caps = LWP_CAP_IP_FILTER,
         .insn_clocks = 1,
         .refclk_ratio = LWP_REFCLK_UNIT,
+        .latency_bits = 12,
+        .latency_round = 4,
+        .latency = {
+            [LWP_SOURCE_L2] = 20, [LWP_SOURCE_L3] = 60,
+            [LWP_SOURCE_REMOTE] = 120, [LWP_SOURCE_DRAM] = 200,
+            [LWP_SOURCE_OTHER] = 400,
+        },
+        .latency_worst = 800,
     };
+    memset(&predictor, 0, sizeof(predictor));
     g_assert_true(lwp_write_cfg(&lwp, &config, features));
 }
 
@@ -206,6 +220,37 @@ static bool state_valid(const LwpState *s, uint32_t features, bool avail)
 
     c.features = features;
     return lwp_load_state(&copy, &c, avail);
+}
+
+/* An instruction of 5 bytes. */
+static void retire(uint64_t ip, LwpBranch branch, bool taken, uint64_t target)
+{
+    lwp_retire(&lwp, &config, &predictor, &(LwpInsn) {
+        .ip = ip, .next = ip + 5, .target = target, .branch = branch,
+        .taken = taken,
+    });
+}
+
+static LwpMiss miss_of(LwpSource source)
+{
+    return (LwpMiss) { 0x403000, 0x7fff12345678, source,
+                       config.latency[source] };
+}
+
+/* A load that finds its data in @source. */
+static void miss(LwpSource source)
+{
+    LwpMiss m = miss_of(source);
+
+    lwp_miss(&lwp, &config, &m);
+}
+
+static bool miss_due(LwpSource source, uint32_t clocks)
+{
+    LwpMiss m = miss_of(source);
+
+    m.clocks = clocks;
+    return lwp_miss_due(&lwp, &config, &m);
 }
 
 static bool boundary(uint64_t ip)
@@ -283,6 +328,25 @@ static void test_cpuid(void)
         config.caps = LWP_CAP_IP_FILTER;
         lwp_cpuid(&config, t[i].cfg, t[i].avail, regs);
         g_assert_cmphex(regs[2], ==, t[i].regs[2] | 1u << 29);
+    }
+
+    /* What describes cache misses is 0 if there are none. */
+    for (int dme = 0; dme < 2; dme++) {
+        for (uint32_t round = 0; round <= 4; round++) {
+            uint32_t regs[4];
+
+            config = (LwpConfig) { .features = 0xe | dme << 4,
+                                   .caps = dme ? ALL_CAPS : 3u << 28,
+                                   .latency_bits = 10 + 5 * round,
+                                   .latency_round = round };
+            lwp_cpuid(&config, 0, true, regs);
+            g_assert_cmphex(regs[2] & 0x1f, ==, dme ? 10 + 5 * round : 0);
+            g_assert_cmphex(regs[2] >> 5 & 1, ==, dme);
+            g_assert_cmphex(regs[2] >> 6 & 7, ==, dme ? round : 0);
+            g_assert_cmphex(regs[2] >> 9 & 0x7f, ==, 1);
+            g_assert_cmphex(regs[2] >> 16 & 0xff, ==, 1);
+            g_assert_cmphex(regs[2] >> 24, ==, dme ? 0xf0 : 0x30);
+        }
     }
 }
 
@@ -1024,7 +1088,7 @@ static void test_ip_filter(void)
             for (int k = 0; k < G_N_ELEMENTS(ips); k++) {
                 int before = lwp.counter[LWP_EVENT_IRE - 1];
 
-                lwp_retire(&lwp, &config, ips[k], LWP_BRANCH_NONE, false, 0);
+                retire(ips[k], LWP_BRANCH_NONE, false, 0);
                 g_assert_cmpint(before - lwp.counter[LWP_EVENT_IRE - 1], ==,
                                 (t[i].eligible >> k) & 1);
             }
@@ -1052,6 +1116,16 @@ static void test_ip_filter_val(void)
     g_assert_true(val(1));
 }
 
+/* The bit of Filters that suppresses a class (Table 6-2). */
+static const uint32_t class_filter[LWP_NR_BRANCHES] = {
+    [LWP_BRANCH_JMP_ABS] = 1u << 27,    /* NAB */
+    [LWP_BRANCH_CALL_ABS] = 1u << 27,
+    [LWP_BRANCH_COND] = 1u << 28,       /* NCB */
+    [LWP_BRANCH_JMP] = 1u << 29,        /* NRB */
+    [LWP_BRANCH_CALL] = 1u << 29,
+    [LWP_BRANCH_RET] = 1u << 29,
+};
+
 /* NAB, NCB and NRB; a waiting event does not take a branch that is filtered. */
 static void test_branch_classes(void)
 {
@@ -1065,10 +1139,10 @@ static void test_branch_classes(void)
                         suppressed == 0 ? LWP_MODE_BRANCHES :
                         suppressed == 7 ? LWP_MODE_INSNS : LWP_MODE_CLASSES);
         for (int c = LWP_BRANCH_NONE; c < LWP_NR_BRANCHES; c++) {
-            bool counts = c && !(suppressed >> (c - 1) & 1);
+            bool counts = c && !(suppressed << 27 & class_filter[c]);
             uint32_t head = lwp.head;
 
-            lwp_retire(&lwp, &config, 0x1000 + c, c, c & 1, 0x2000 + c);
+            retire(0x1000 + c, c, c & 1, 0x2000 + c);
             boundary(0x2000 + c);
             g_assert_cmpuint(lwp.head - head, ==, counts ? 32 : 0);
             if (counts) {
@@ -1077,6 +1151,411 @@ static void test_branch_classes(void)
             }
         }
     }
+}
+
+/* PRV and PRD of Figure 2-4, where LwpBranchPrediction says so. */
+static void test_prediction(void)
+{
+    static const struct {
+        LwpBranch branch;
+        uint64_t ip, target;
+        bool taken;
+        uint16_t flags;     /* 0x2000 PRV, 0x4000 PRD, 0x8000 TKN */
+    } t[] = {
+        /* Nothing is known: "not taken". */
+        { LWP_BRANCH_COND, 0x1001, 0x1006, false, 0x6000 },
+        { LWP_BRANCH_COND, 0x1002, 0x2000, true, 0xa000 },
+        { LWP_BRANCH_RET, 0x1003, 0x2000, true, 0x8000 },
+        { LWP_BRANCH_JMP_ABS, 0x1004, 0x2000, true, 0x8000 },
+        { LWP_BRANCH_CALL_ABS, 0x1005, 0x2000, true, 0x8000 },
+        { LWP_BRANCH_JMP, 0x1006, 0x2000, true, 0xe000 },
+        { LWP_BRANCH_CALL, 0x1007, 0x2000, true, 0xe000 },
+        /* Now it is. */
+        { LWP_BRANCH_RET, 0x2000, 0x100c, true, 0xe000 },
+        { LWP_BRANCH_RET, 0x2000, 0x100b, true, 0xa000 },
+        { LWP_BRANCH_JMP_ABS, 0x1004, 0x2000, true, 0xe000 },
+        { LWP_BRANCH_CALL_ABS, 0x1005, 0x2001, true, 0xa000 },
+        { LWP_BRANCH_CALL_ABS, 0x1005, 0x2001, true, 0xe000 },
+    };
+
+    for (int supported = 0; supported < 2; supported++) {
+        reset(FLAG_BRE);
+        config.caps = supported ? ALL_CAPS : ALL_CAPS & ~LWP_CAP_PREDICTION;
+        init_cb(CB, FLAG_BRE, RING, MIN_RING);
+        g_assert_true(load(CB));
+        for (int i = 0; i < G_N_ELEMENTS(t); i++) {
+            retire(t[i].ip, t[i].branch, t[i].taken, t[i].target);
+            g_assert_true(boundary(t[i].target));
+            assert_record(RING + 32 * i, 3, 0,
+                          t[i].flags & (supported ? 0xe000 : 0x8000), 0,
+                          t[i].ip, t[i].target);
+        }
+        if (!supported) {
+            g_assert_cmpuint(predictor.top | predictor.history, ==, 0);
+        }
+    }
+
+    /* It learns while the event is enabled, from what is filtered, too. */
+    for (int enabled = 0; enabled < 2; enabled++) {
+        reset(FLAG_BRE | FLAG_IRE);
+        config.caps = ALL_CAPS;
+        init_cb(CB, enabled ? FLAG_BRE : FLAG_IRE, RING, MIN_RING);
+        put32(FILTERS(CB), 23u << 27);      /* all classes; IP in [1, 2] */
+        put64(BASE_IP(CB), 1);
+        put64(LIMIT_IP(CB), 2);
+        g_assert_true(load(CB));
+        retire(0x1000, LWP_BRANCH_CALL, true, 0x2000);
+        g_assert_cmpuint(predictor.top, ==, enabled);
+    }
+}
+
+/* NMB and NPB: which of a few branches count, and to what mode. */
+static void test_prediction_filters(void)
+{
+    static const struct {
+        uint32_t events, caps, filters;
+        LwpMode mode;
+        bool right, wrong, unknown;     /* count */
+    } t[] = {
+        { FLAG_BRE, ALL_CAPS, 0, LWP_MODE_BRANCHES, true, true, true },
+        { FLAG_BRE, ALL_CAPS, 1u << 25, LWP_MODE_PREDICTED, true, false, true },
+        { FLAG_BRE, ALL_CAPS, 1u << 26, LWP_MODE_PREDICTED, false, true, true },
+        { FLAG_BRE, ALL_CAPS, 3u << 25, LWP_MODE_PREDICTED,
+          false, false, false },
+        { FLAG_BRE, ALL_CAPS, 7u << 27, LWP_MODE_CLASSES,
+          false, false, false },                    /* but it learns */
+        { FLAG_BRE, 0, 7u << 27, LWP_MODE_INSNS, false, false, false },
+        { FLAG_BRE, 0, 3u << 25, LWP_MODE_BRANCHES, true, true, true },
+        { FLAG_IRE, ALL_CAPS, 3u << 25, LWP_MODE_INSNS, false, false, false },
+        { FLAG_BRE, ALL_CAPS, 5u << 25, LWP_MODE_PREDICTED,
+          true, false, false },                     /* and NAB */
+    };
+
+    for (int i = 0; i < G_N_ELEMENTS(t); i++) {
+        const int32_t *left = &lwp.counter[LWP_EVENT_BRE - 1];
+
+        reset(FLAG_BRE | FLAG_IRE);
+        config.caps = t[i].caps;
+        init_cb(CB, t[i].events, RING, MIN_RING);
+        put32(FILTERS(CB), t[i].filters);
+        put32(counter(CB, LWP_EVENT_IRE), 1000);
+        put32(counter(CB, LWP_EVENT_BRE), 3);
+        g_assert_true(load(CB));
+        g_assert_cmpint(lwp_mode(&lwp), ==, t[i].mode);
+        if (t[i].events != FLAG_BRE) {
+            continue;
+        }
+        retire(0x1000, LWP_BRANCH_COND, false, 0x1005);
+        g_assert_cmpint(*left, ==, 3 - t[i].right);
+        retire(0x1000, LWP_BRANCH_COND, true, 0x2000);
+        g_assert_cmpint(*left, ==, 3 - t[i].right - t[i].wrong);
+        retire(0x1000, LWP_BRANCH_JMP_ABS, true, 0x2000);
+        g_assert_cmpint(*left, ==,
+                        3 - t[i].right - t[i].wrong - t[i].unknown);
+
+        /* A waiting event does not take what does not count. */
+        lwp.counter[LWP_EVENT_BRE - 1] = -1;
+        retire(0x3000, LWP_BRANCH_JMP, true, 0x2000);
+        g_assert_cmpuint(lwp.npending, ==, t[i].right);
+    }
+}
+
+/* §2.4.1 and MinLatency: rounded, then it saturates, then it is compared. */
+static void test_miss_latency(void)
+{
+    static const struct {
+        uint32_t bits, round, latency, min;
+        bool counts;
+        uint32_t recorded;
+    } t[] = {
+        { 12, 4, 20, 0, true, 16 }, { 12, 4, 15, 0, true, 0 },
+        { 12, 3, 20, 0, true, 16 }, { 12, 2, 20, 0, true, 20 },
+        { 12, 0, 21, 0, true, 21 }, { 12, 1, 21, 0, true, 20 },
+        { 10, 4, 1007, 0, true, 992 }, { 10, 4, 1008, 0, true, 1008 },
+        { 10, 4, 5000, 0, true, 1008 }, { 10, 0, 5000, 0, true, 1023 },
+        { 10, 1, 5000, 0, true, 1022 }, { 31, 4, 999999, 0, true, 999984 },
+        { 12, 4, 15, 1, false }, { 12, 4, 16, 1, true, 16 },
+        { 12, 0, 15, 1, false }, { 12, 0, 16, 1, true, 16 },
+        { 12, 4, 207, 13, false }, { 12, 4, 208, 13, true, 208 },
+        { 12, 4, 4079, 255, false }, { 12, 4, 4080, 255, true, 4080 },
+        { 12, 2, 5000, 255, true, 4092 },
+        /* MinLatency * 16 exceeds the maximum, which is used instead. */
+        { 10, 4, 1007, 255, false }, { 10, 4, 1008, 255, true, 1008 },
+        { 10, 0, 1022, 64, false }, { 10, 0, 1023, 64, true, 1023 },
+        { 10, 4, 5000, 63, true, 1008 },
+    };
+
+    for (int i = 0; i < G_N_ELEMENTS(t); i++) {
+        for (int supported = 0; supported < 2; supported++) {
+            bool counts = t[i].counts || !supported;
+            uint32_t max = (1u << t[i].bits) - (1u << t[i].round);
+
+            reset(FLAG_DME);
+            config.caps = supported ? ALL_CAPS :
+                          ALL_CAPS & ~LWP_CAP_CACHE_LATENCY;
+            config.latency_bits = t[i].bits;
+            config.latency_round = t[i].round;
+            config.latency[LWP_SOURCE_REMOTE] = t[i].latency;
+            init_cb(CB, FLAG_DME, RING, MIN_RING);
+            put32(FILTERS(CB), t[i].min | 15u << 9);    /* no CLF */
+            g_assert_true(load(CB));
+            g_assert_true(miss_due(LWP_SOURCE_REMOTE, 0) == counts);
+            miss(LWP_SOURCE_REMOTE);
+            g_assert_cmpuint(lwp.npending, ==, counts);
+            if (counts) {
+                uint32_t rounded = t[i].latency >> t[i].round << t[i].round;
+
+                g_assert_true(boundary(0x403000));
+                assert_record(RING, 4, 0, 0x5000,
+                              t[i].counts ? t[i].recorded : MIN(rounded, max),
+                              0x403000, 0x7fff12345678);
+            }
+        }
+    }
+}
+
+/* CLF and the bits behind it, together with MinLatency. */
+static void test_miss_levels(void)
+{
+    static const LwpSource sources[] = {
+        LWP_SOURCE_L2, LWP_SOURCE_L3, LWP_SOURCE_REMOTE, LWP_SOURCE_DRAM,
+        LWP_SOURCE_OTHER,
+    };
+    static const uint32_t bit[] = { 0, 1u << 9, 1u << 10, 1u << 11, 1u << 12 };
+
+    for (uint32_t f = 0; f < 1u << 6; f++) {
+        uint32_t filters = (f & 31) << 8 | (f & 32 ? 7 : 0);    /* 112 clocks */
+
+        for (int i = 0; i < G_N_ELEMENTS(sources); i++) {
+            for (int supported = 0; supported < 2; supported++) {
+                bool level = !(filters & 1u << 8) || (filters & bit[i]);
+                bool slow = !(f & 32) || i >= 2;
+                bool counts = (level || !supported) && slow;
+
+                reset(FLAG_DME);
+                config.caps = supported ? ALL_CAPS :
+                              ALL_CAPS & ~LWP_CAP_CACHE_LEVELS;
+                init_cb(CB, FLAG_DME, RING, MIN_RING);
+                put32(FILTERS(CB), filters);
+                put32(counter(CB, LWP_EVENT_DME), 1);
+                g_assert_true(load(CB));
+                g_assert_cmpint(lwp.all_misses, ==, !(filters & 0x1ff));
+                g_assert_false(miss_due(sources[i], 0));
+                miss(sources[i]);
+                g_assert_cmpint(lwp.counter[LWP_EVENT_DME - 1], ==, !counts);
+                g_assert_true(miss_due(sources[i], 0) == counts);
+                g_assert_true(lwp_miss_due(&lwp, &config, NULL) == counts);
+            }
+        }
+    }
+}
+
+/* Every (interval + 1)th miss has a record like Figure 2-5. */
+static void test_miss_records(void)
+{
+    const LwpSource s[] = { LWP_SOURCE_L2, LWP_SOURCE_L3, LWP_SOURCE_REMOTE,
+                            LWP_SOURCE_DRAM, LWP_SOURCE_OTHER };
+    const uint32_t latency[] = { 16, 48, 112, 192, 400 };
+    int head = 0;
+
+    for (int dav = 0; dav < 2; dav++) {
+        reset(FLAG_DME);
+        config.caps = dav ? LWP_CAP_DATA_ADDRESS : 0;
+        g_assert_true(lwp_write_cfg(&lwp, &config, FLAG_DME | 0x5aull << 32));
+        init_cb(CB, FLAG_DME, RING, MIN_RING);
+        put32(interval(CB, LWP_EVENT_DME), 2);
+        put32(counter(CB, LWP_EVENT_DME), 1);
+        g_assert_true(load(CB));
+        for (int i = 0; i < 20; i++) {
+            head = lwp.head;
+            miss(s[i % 5]);
+            retire(0x403000, LWP_BRANCH_NONE, false, 0x403005);
+            g_assert_true(boundary(0x403005));
+            g_assert_cmpuint(lwp.head - head, ==, i % 3 == 1 ? 32 : 0);
+            if (i % 3 == 1) {
+                assert_record(RING + head, 4, 0x5a, dav << 12 | s[i % 5] << 13,
+                              latency[i % 5], 0x403000,
+                              dav ? 0x7fff12345678 : 0);
+            }
+        }
+    }
+
+    /* The first of several; the others shorten the next period. */
+    start(FLAG_DME, FLAG_DME);
+    put32(interval(CB, LWP_EVENT_DME), 100);
+    miss(LWP_SOURCE_DRAM);
+    miss(LWP_SOURCE_L2);
+    miss(LWP_SOURCE_L3);
+    g_assert_cmpuint(lwp.npending, ==, 1);
+    g_assert_true(boundary(0x403000));
+    g_assert_cmpint(lwp.counter[LWP_EVENT_DME - 1], ==, 98);
+    assert_record(RING, 4, 0, 0x6000, 192, 0x403000, 0);
+
+    /* One that waits for a page takes no other miss (§1.1 step 2). */
+    lwp.counter[LWP_EVENT_DME - 1] = 0;
+    set_pending((LwpRecord) { { 9 } });
+    mem.absent[(RING - MEM_BASE) / PAGE] = true;
+    g_assert_true(FAULTS(boundary(0x1000)));
+    miss(LWP_SOURCE_DRAM);
+    g_assert_cmpuint(lwp.npending, ==, 1);
+    g_assert_cmpint(lwp.counter[LWP_EVENT_DME - 1], ==, -1);
+    mem.absent[(RING - MEM_BASE) / PAGE] = false;
+    g_assert_true(boundary(0x1000));
+    /* Nor does an instruction that retires. */
+    retire(0x1000, LWP_BRANCH_NONE, false, 0x1005);
+    g_assert_cmpuint(lwp.npending, ==, 0);
+    miss(LWP_SOURCE_L3);
+    g_assert_cmpuint(lwp.npending, ==, 1);
+
+    /* Not enabled, or not eligible. */
+    start(FLAG_DME | FLAG_IRE, FLAG_IRE);
+    g_assert_false(lwp_wants_loads(&lwp));
+    reset(FLAG_DME | FLAG_CNH);
+    init_cb(CB, FLAG_DME | FLAG_CNH, RING, MIN_RING);
+    put32(FILTERS(CB), 1u << 31);
+    put64(BASE_IP(CB), 0x403001);
+    put64(LIMIT_IP(CB), 0x404000);
+    g_assert_true(load(CB));
+    g_assert_true(lwp_wants_loads(&lwp));
+    g_assert_false(lwp.all_misses);
+    g_assert_false(miss_due(LWP_SOURCE_DRAM, 1000));
+    miss(LWP_SOURCE_DRAM);
+    g_assert_cmpuint(lwp.npending, ==, 0);
+    g_assert_cmpint(lwp.counter[LWP_EVENT_DME - 1], ==, 0);
+    g_assert_cmpint(lwp.counter[LWP_EVENT_CNH - 1], ==, 0);
+}
+
+/* The latency of every load passes, whether its miss counts or not. */
+static void test_miss_clocks(void)
+{
+    const uint32_t events = FLAG_DME | FLAG_CNH | FLAG_RNH;
+    const int32_t *left = lwp.counter;
+
+    reset(events);
+    config.caps = ALL_CAPS;
+    config.refclk_ratio = 1333;
+    init_cb(CB, events, RING, MIN_RING);
+    put32(FILTERS(CB), 1u << 8);        /* CLF and no level */
+    for (int n = LWP_EVENT_DME; n <= LWP_EVENT_RNH; n++) {
+        put32(counter(CB, n), MAX_COUNT);
+    }
+    g_assert_true(load(CB));
+    g_assert_false(lwp.all_misses);
+    for (int i = 1; i <= 100; i++) {
+        miss(LWP_SOURCE_DRAM);
+        retire(0x403000, LWP_BRANCH_NONE, false, 0x403005);
+        g_assert_cmpint(left[LWP_EVENT_DME - 1], ==, MAX_COUNT);
+        g_assert_cmpint(left[LWP_EVENT_CNH - 1], ==, MAX_COUNT - 201 * i);
+        g_assert_cmpint(left[LWP_EVENT_RNH - 1], ==,
+                        MAX_COUNT - 201 * i * 1333 / 1000);
+    }
+}
+
+/*
+ * What makes an event fall due: a miss that counts when the counter is 0, and
+ * clocks that take a counter below 0 with the instructions counted ahead.
+ */
+static void test_miss_due(void)
+{
+    static const struct {
+        uint32_t event, ratio;
+        int32_t left;
+        uint32_t fraction, ahead, due;      /* the least clocks that do */
+    } t[] = {
+        { LWP_EVENT_CNH, 1000, 0, 0, 0, 1 },
+        { LWP_EVENT_CNH, 1000, 900, 0, 0, 901 },
+        { LWP_EVENT_CNH, 1000, 900, 0, 10, 871 },   /* 3 clocks each */
+        { LWP_EVENT_RNH, 1000, 900, 0, 10, 871 },
+        { LWP_EVENT_RNH, 1000, 900, 999, 10, 871 },
+        { LWP_EVENT_RNH, 500, 900, 0, 10, 1772 },   /* 901 * 2 - 30 */
+        { LWP_EVENT_RNH, 500, 900, 500, 10, 1771 },
+        { LWP_EVENT_RNH, 2000, 900, 0, 10, 421 },   /* 450.5 - 30 */
+        { LWP_EVENT_RNH, 3, 1, 0, 0, 667 },
+    };
+
+    for (int i = 0; i < G_N_ELEMENTS(t); i++) {
+        uint32_t event = t[i].event;
+
+        reset(ALL_EVENTS);
+        config.insn_clocks = 3;
+        config.refclk_ratio = t[i].ratio;
+        init_cb(CB, FLAG_DME | LWP_FLAG(event), RING, MIN_RING);
+        put32(counter(CB, LWP_EVENT_DME), 5);
+        put32(counter(CB, event), t[i].left);
+        g_assert_true(load(CB));
+        lwp.ref_fraction = t[i].fraction;
+        lwp.fuse -= LWP_FUSE(t[i].ahead, 0);
+        g_assert_false(miss_due(LWP_SOURCE_L2, t[i].due - 1));
+        g_assert_true(miss_due(LWP_SOURCE_L2, t[i].due));
+        config.latency_worst = t[i].due - 1;
+        g_assert_false(lwp_miss_due(&lwp, &config, NULL));
+        config.latency_worst = t[i].due;
+        g_assert_true(lwp_miss_due(&lwp, &config, NULL));
+
+        /* As it is with an event that has been foreseen. */
+        lwp.ndue = 1;
+        g_assert_true(miss_due(LWP_SOURCE_L2, 0));
+        config.latency_worst = 0;
+        g_assert_true(lwp_miss_due(&lwp, &config, NULL));
+        lwp.ndue = 0;
+
+        /* Clocks are off the counter at once, instructions when they are. */
+        if (t[i].due > 1) {
+            config.latency[LWP_SOURCE_L2] = t[i].due - 1;
+            miss(LWP_SOURCE_L2);
+            lwp_sync(&lwp, &config);
+            g_assert_cmpint(lwp.counter[event - 1], ==,
+                            t[i].left -
+                            (int)(((t[i].due - 1 + 3 * t[i].ahead) *
+                             (event == LWP_EVENT_RNH ? t[i].ratio : 1000) +
+                             (event == LWP_EVENT_RNH ? t[i].fraction : 0)) /
+                             1000));
+            g_assert_cmpuint(lwp.npending, ==, 0);
+            retire(0x1000, LWP_BRANCH_NONE, false, 0x1005);
+        }
+    }
+
+    /* Without clocks, instructions ahead and latency do not matter. */
+    start(FLAG_DME | FLAG_IRE, FLAG_DME | FLAG_IRE);
+    lwp.counter[LWP_EVENT_DME - 1] = 1;
+    g_assert_false(miss_due(LWP_SOURCE_DRAM, 1000000));
+    g_assert_false(lwp_miss_due(&lwp, &config, NULL));
+    lwp.counter[LWP_EVENT_DME - 1] = 0;
+    g_assert_true(miss_due(LWP_SOURCE_DRAM, 0));
+    g_assert_true(lwp_miss_due(&lwp, &config, NULL));
+}
+
+/* A miss that brings an event near shortens the fuse, and keeps what is due. */
+static void test_miss_fuse(void)
+{
+    LwpBlock block = { .ip = 0x1000, .lengths = { 0x1111111111 }, .insns = 10 };
+    int ran = 0;
+
+    reset(FLAG_DME | FLAG_CNH);
+    init_cb(CB, FLAG_DME | FLAG_CNH, RING, MIN_RING);
+    put32(counter(CB, LWP_EVENT_DME), 1000);
+    put32(counter(CB, LWP_EVENT_CNH), 8000);
+    put32(interval(CB, LWP_EVENT_CNH), 8000);
+    g_assert_true(load(CB));
+    lwp.fuse -= LWP_FUSE(10, 0);
+    g_assert_cmpint(lwp.fuse, >=, 0);
+    config.latency[LWP_SOURCE_DRAM] = 7000;
+    g_assert_false(miss_due(LWP_SOURCE_DRAM, 7000));
+    miss(LWP_SOURCE_DRAM);
+    for (ran = 10; ran < 1000; ran += 10) {
+        lwp.fuse -= LWP_FUSE(10, 0);
+        g_assert_true(lwp.fuse >= 0 || lwp_trip(&lwp, &mem.parent, &block));
+        g_assert_cmpuint(lwp.ndue, ==, 0);
+    }
+    /* 1000 more have retired, and the next one is it. */
+    lwp.fuse -= LWP_FUSE(10, 0);
+    g_assert_cmpint(lwp.fuse, <, 0);
+    g_assert_true(lwp_trip(&lwp, &mem.parent, &block));
+    g_assert_cmpuint(lwp.ndue, ==, 1);
+    lwp_sync(&lwp, &config);
+    g_assert_cmpuint(lwp.npending, ==, 1);
+    g_assert_cmphex(lwp.pending[0].q[0], ==, LWP_EVENT_CNH);
+    g_assert_cmphex(lwp.pending[0].q[1], ==, 0x1000);
 }
 
 /*
@@ -1089,6 +1568,8 @@ typedef struct Insn {
     uint8_t len;
     bool taken;
     LwpBranch branch;
+    LwpMiss miss[2];
+    int nmisses, seen;          /* seen by the engine */
 } Insn;
 
 typedef struct Model {
@@ -1096,29 +1577,87 @@ typedef struct Model {
     uint64_t fraction;
     uint32_t flags, filters;
     uint64_t base, limit;
+    LwpPredictor predictor;
     GArray *records;            /* of LwpRecord */
 } Model;
+
+/* Whether a miss counts, and what is recorded of its latency. */
+static bool model_miss_counts(const Model *m, LwpSource source,
+                              uint64_t *latency)
+{
+    static const int bit[] = { [1] = 9, [2] = 10, [3] = 11, [7] = 12 };
+    uint64_t max = (1u << config.latency_bits) - (1u << config.latency_round);
+
+    *latency = config.latency[source];
+    *latency = MIN(*latency - *latency % (1u << config.latency_round), max);
+    if ((config.caps & LWP_CAP_CACHE_LATENCY) &&
+        *latency < MIN((m->filters & 0xff) * 16, max)) {
+        return false;
+    }
+    return !(config.caps & LWP_CAP_CACHE_LEVELS) || !(m->filters >> 8 & 1) ||
+           (bit[source] && (m->filters >> bit[source] & 1));
+}
+
+/* Returns how long the misses take. */
+static uint64_t model_misses(Model *m, const Insn *insn)
+{
+    int64_t *c = &m->counter[LWP_EVENT_DME - 1];
+    bool gathered = false;
+    uint64_t clocks = 0;
+
+    for (int i = 0; i < insn->nmisses; i++) {
+        const LwpMiss *miss = &insn->miss[i];
+        bool dav = config.caps & LWP_CAP_DATA_ADDRESS;
+        uint64_t latency;
+
+        clocks += miss->clocks;
+        if (model_miss_counts(m, miss->source, &latency) && --*c < 0 &&
+            !gathered) {
+            LwpRecord r = { { LWP_EVENT_DME | (uint64_t)miss->source << 29 |
+                              (uint64_t)dav << 28 | latency << 32,
+                              insn->ip, dav ? miss->addr : 0 } };
+
+            g_array_append_val(m->records, r);
+            gathered = true;
+        }
+    }
+    *c += gathered ? m->interval[LWP_EVENT_DME - 1] + 1 : 0;
+    return clocks;
+}
 
 static void model_retire(Model *m, const Insn *insn)
 {
     uint64_t clocks = config.insn_clocks;
     bool inside = insn->ip >= m->base && insn->ip <= m->limit;
+    bool predicts = config.caps & LWP_CAP_PREDICTION;
+    LwpPrediction p = { false };
 
+    if (predicts && insn->branch && (m->flags & FLAG_BRE)) {
+        p = lwp_predict(&m->predictor, insn->branch, insn->ip,
+                        insn->ip + insn->len, insn->taken, insn->target);
+    }
     if ((m->filters >> 31) && inside == !!(m->filters & 1u << 30)) {
         return;
+    }
+    if (m->flags & FLAG_DME) {
+        clocks += model_misses(m, insn);
     }
     for (int n = LWP_EVENT_IRE; n <= LWP_NR_EVENTS; n++) {
         int64_t *c = &m->counter[n - 1];
         LwpRecord r = { { n, insn->ip } };
 
-        if (!(m->flags & LWP_FLAG(n))) {
+        if (!(m->flags & LWP_FLAG(n)) || n == LWP_EVENT_DME) {
             continue;
         }
         if (n == LWP_EVENT_BRE) {
-            if (!insn->branch || (m->filters >> (26 + insn->branch) & 1)) {
+            if (!insn->branch || (m->filters & class_filter[insn->branch]) ||
+                (p.valid && (m->filters >> (p.correct ? 26 : 25) & 1)) ||
+                (predicts && (m->filters >> 25 & 3) == 3)) {
                 continue;
             }
-            r.q[0] |= (uint64_t)insn->taken << 31;
+            r.q[0] |= (uint64_t)insn->taken << 31 |
+                      (uint64_t)(p.valid && p.correct) << 30 |
+                      (uint64_t)p.valid << 29;
             r.q[2] = insn->target;
         }
         if (n == LWP_EVENT_RNH) {
@@ -1128,6 +1667,7 @@ static void model_retire(Model *m, const Insn *insn)
         } else {
             *c -= n == LWP_EVENT_CNH ? clocks : 1;
         }
+        *c = MAX(*c, -MAX_COUNT - 1);
         if (*c < 0) {
             *c += m->interval[n - 1] + 1;
             g_array_append_val(m->records, r);
@@ -1175,24 +1715,71 @@ static void cross_boundary(uint64_t ip)
     g_assert_true(boundary(ip));
 }
 
-static void run_late(const Insn *insn)
+/* The misses of an instruction; false if it is to be run on its own. */
+static bool run_misses(Insn *insn, bool late)
 {
-    lwp_retire(&lwp, &config, insn->ip, insn->branch, insn->taken,
-               insn->target);
+    for (; lwp_wants_loads(&lwp) && insn->seen < insn->nmisses; insn->seen++) {
+        const LwpMiss *miss = &insn->miss[insn->seen];
+        bool due = lwp_miss_due(&lwp, &config, miss);
+
+        /* The cheap question has to be answered "yes" first. */
+        g_assert_true(lwp_miss_due(&lwp, &config, NULL) ||
+                      !lwp_eligible(&lwp, miss->ip) || !due);
+        if (!late && due) {
+            return false;
+        }
+        lwp_miss(&lwp, &config, miss);
+    }
+    return true;
+}
+
+/*
+ * The first @n of @counted instructions that have been taken off the fuse;
+ * returns how many of them have retired.
+ */
+static int run_counted(Insn *insn, int n, int counted, LwpBranch branch)
+{
+    int i = 0;
+
+    while (i < n && run_misses(&insn[i], false)) {
+        i++;
+    }
+    if (i < counted) {
+        lwp_unretire(&lwp, counted - i, branch, insn[i].ip);
+    }
+    if (i < n) {
+        lwp_step(&lwp, 1);
+        lwp_sync(&lwp, &config);
+    } else if (i < counted && g_test_rand_bit()) {
+        lwp_sync(&lwp, &config);    /* to the kernel */
+    }
+    return i;
+}
+
+static void run_late(Insn *insn)
+{
+    run_misses(insn, true);
+    lwp_retire(&lwp, &config, &predictor, &(LwpInsn) {
+        .ip = insn->ip, .next = insn->ip + insn->len, .target = insn->target,
+        .branch = insn->branch, .taken = insn->taken,
+    });
     cross_boundary(insn->target);
 }
 
 /* Runs a block; returns how many of its instructions have retired. */
-static int run_block(const Insn *insn, int n)
+static int run_block(Insn *insn, int n)
 {
     LwpMode mode = lwp_mode(&lwp);
     int left_at = g_test_rand_int_range(0, 10) ? n :
                   g_test_rand_int_range(0, n);
-    LwpBlock block = { .ip = insn->ip, .insns = n,
-                       .branch = insn[n - 1].branch };
+    Insn *last = &insn[n - 1];
+    bool late = mode == LWP_MODE_PREDICTED && last->branch;
+    int counted = n - late;
+    LwpBlock block = { .ip = insn->ip, .insns = counted, .late = late,
+                       .branch = late ? LWP_BRANCH_NONE : last->branch };
     uint32_t unit = lwp.branch_unit[block.branch];
     bool first = lwp_eligible(&lwp, insn[0].ip);
-    uint32_t step;
+    int ran;
 
     if (mode == LWP_MODE_OFF) {
         return n;
@@ -1205,35 +1792,59 @@ static int run_block(const Insn *insn, int n)
     for (int i = 0; i < n; i++) {
         block.lengths[i / 16] |= (uint64_t)insn[i].len << (i % 16 * 4);
     }
-    for (int i = 1; i < n; i++) {
+    for (int i = 1; i < counted; i++) {
         if (lwp_eligible(&lwp, insn[i].ip) != first) {
             lwp_step(&lwp, n);
-            run_late(insn);
-            return 1;
+            lwp_sync(&lwp, &config);
+            return 0;
         }
     }
-    if (!first) {
-        if (left_at < n) {
-            lwp_unretire(&lwp, n - left_at, block.branch, insn[left_at].ip);
-        }
-        return left_at;
-    }
-    lwp.fuse -= LWP_FUSE(n, unit);
-    if (lwp.fuse < 0 && !lwp_trip(&lwp, &mem.parent, &block)) {
-        step = lwp.step;
-        g_assert_cmpuint(step, >, 0);
-        step = MIN(step, n);
-        lwp.fuse -= LWP_FUSE(step - 1, 0);
-        run_late(&insn[step - 1]);
-        return step;
-    }
-    if (left_at < n) {
-        lwp_unretire(&lwp, n - left_at, block.branch, insn[left_at].ip);
-        if (g_test_rand_bit()) {
-            lwp_sync(&lwp, &config);    /* to the kernel */
+    if (first && counted) {
+        lwp.fuse -= LWP_FUSE(counted, unit);
+        if (lwp.fuse < 0 && !lwp_trip(&lwp, &mem.parent, &block)) {
+            int step = MIN(lwp.step, counted);
+
+            g_assert_cmpint(step, >, 0);
+            lwp.fuse -= LWP_FUSE(step - 1, 0);
+            ran = run_counted(insn, step - 1, step - 1, LWP_BRANCH_NONE);
+            if (ran == step - 1) {
+                run_late(&insn[ran++]);
+            }
+            return ran;
         }
     }
-    return left_at;
+    ran = run_counted(insn, MIN(left_at, counted), counted, block.branch);
+    if (left_at < n || ran < counted) {
+        return ran;
+    }
+    if (late) {
+        run_late(last);
+    } else if (last->branch && (config.caps & LWP_CAP_PREDICTION) &&
+               (lwp.flags & FLAG_BRE)) {
+        lwp_predict(&predictor, last->branch, last->ip, last->ip + last->len,
+                    last->taken, last->target);
+    }
+    return n;
+}
+
+static void add_misses(Insn *insn)
+{
+    static const LwpSource sources[] = {
+        LWP_SOURCE_L2, LWP_SOURCE_L3, LWP_SOURCE_REMOTE, LWP_SOURCE_DRAM,
+        LWP_SOURCE_OTHER,
+    };
+
+    while (insn->nmisses < 2 && g_test_rand_int_range(0, 5) == 0) {
+        LwpSource s = sources[g_test_rand_int_range(0, 5)];
+        LwpSource other = sources[g_test_rand_int_range(0, 5)];
+
+        /* Some are in two lines. */
+        insn->miss[insn->nmisses++] = (LwpMiss) {
+            .ip = insn->ip, .addr = g_test_rand_int(), .source = s,
+            .clocks = config.latency[s] +
+                      (g_test_rand_bit() ? config.latency[other] : 0),
+        };
+    }
 }
 
 /* Runs some instructions from @ip on; returns where the program goes on. */
@@ -1247,6 +1858,7 @@ static uint64_t run_somewhere(Model *m, GArray *got, uint64_t ip, int depth)
         insn[i] = (Insn) { .ip = ip, .len = g_test_rand_int_range(1, 16) };
         ip += insn[i].len;
         insn[i].target = ip;
+        add_misses(&insn[i]);
     }
     if (g_test_rand_bit()) {
         Insn *last = &insn[n - 1];
@@ -1264,7 +1876,8 @@ static uint64_t run_somewhere(Model *m, GArray *got, uint64_t ip, int depth)
         for (; ran--; done++) {
             model_retire(m, &insn[done]);
         }
-        if (done < n && depth < 2 && g_test_rand_bit()) {
+        /* The model wants all misses of an instruction at once. */
+        if (done < n && !insn[done].seen && depth < 2 && g_test_rand_bit()) {
             /* A signal handler */
             run_somewhere(m, got, 0x10000 + g_test_rand_int_range(0, 600),
                           depth + 1);
@@ -1285,6 +1898,15 @@ static void compare_with_model(uint32_t events, uint32_t filters,
     reset(ALL_EVENTS);
     config.insn_clocks = g_test_rand_int_range(1, 4);
     config.refclk_ratio = g_test_rand_int_range(1, 2500);
+    config.caps = LWP_CAP_IP_FILTER | (g_test_rand_int() & ALL_CAPS);
+    config.latency_bits = g_test_rand_int_range(10, 14);
+    config.latency_round = g_test_rand_int_range(0, 5);
+    config.latency_worst = 0;
+    for (int i = 0; i < LWP_NR_SOURCES; i++) {
+        config.latency[i] = g_test_rand_int_range(1, 4 << (i + 1));
+        config.latency_worst = MAX(config.latency_worst,
+                                   2 * config.latency[i]);
+    }
     init_cb(CB, events, RING, 4 * PAGE);
     put32(FILTERS(CB), filters);
     m.base = ip + g_test_rand_int_range(0, 300);
@@ -1299,7 +1921,7 @@ static void compare_with_model(uint32_t events, uint32_t filters,
     }
     g_assert_true(load(CB));
 
-    for (int b = 0; b < 400; b++) {
+    for (int b = 0; b < 150; b++) {
         ip = run_somewhere(&m, got, ip, 0);
     }
     g_assert_cmphex(slwpcb(), ==, CB);
@@ -1323,22 +1945,73 @@ static void compare_with_model(uint32_t events, uint32_t filters,
 static void test_model(void)
 {
     static const uint32_t events[] = {
-        FLAG_IRE, FLAG_BRE, FLAG_IRE | FLAG_BRE, LWP_FLAG(LWP_EVENT_CNH),
-        FLAG_RNH, FLAG_IRE | FLAG_BRE | LWP_FLAG(LWP_EVENT_CNH) | FLAG_RNH,
+        FLAG_IRE, FLAG_BRE, FLAG_IRE | FLAG_BRE, FLAG_CNH, FLAG_RNH,
+        FLAG_IRE | FLAG_BRE | FLAG_CNH | FLAG_RNH,
+        FLAG_DME, FLAG_DME | FLAG_IRE, FLAG_DME | FLAG_CNH,
+        FLAG_DME | FLAG_RNH, FLAG_DME | FLAG_BRE,
+        FLAG_IRE | FLAG_BRE | FLAG_DME | FLAG_CNH | FLAG_RNH,
     };
-    static const int max_interval[] = { 1, 8, 60, 300, 4000 };
+    static const int max_interval[] = { 1, 8, 60, 300, 4000, 60000 };
 
-    for (int round = 0; round < 12; round++) {
+    for (int round = 0; round < 4; round++) {
         for (int e = 0; e < G_N_ELEMENTS(events); e++) {
             for (int i = 0; i < G_N_ELEMENTS(max_interval); i++) {
                 uint32_t ipf = round % 4 == 1 ? 1u << 31 :
                                round % 4 == 2 ? 3u << 30 : 0;
 
+                uint32_t prediction = g_test_rand_int_range(0, 4) << 25;
+                uint32_t levels = g_test_rand_int_range(0, 32) << 8;
+                uint32_t latency = g_test_rand_bit() ? 0 :
+                                   g_test_rand_int_range(0, 64);
+
                 compare_with_model(events[e],
-                                   g_test_rand_int_range(0, 8) << 27 | ipf,
+                                   g_test_rand_int_range(0, 8) << 27 | ipf |
+                                   prediction | levels | latency,
                                    max_interval[i]);
             }
         }
+    }
+}
+
+/* Whatever there is to do, the next block asks. */
+static void test_expire(void)
+{
+    LwpBlock block = { .ip = 0x1000, .lengths = { 0x11111 }, .insns = 5 };
+
+    start(FLAG_IRE, FLAG_IRE);
+    lwp.counter[LWP_EVENT_IRE - 1] = 1000;
+    g_assert_true(lwp_load_state(&lwp, &config, true));
+    for (int i = 1; i <= 10; i++) {
+        lwp.fuse -= LWP_FUSE(5, 0);
+        g_assert_true(lwp.fuse >= 0 || lwp_trip(&lwp, &mem.parent, &block));
+        lwp_expire(&lwp, &config);
+        g_assert_cmpint(lwp.counter[LWP_EVENT_IRE - 1], ==, 1000 - 5 * i);
+        g_assert_cmpint(lwp.fuse - LWP_FUSE(1, 0), <, 0);
+    }
+}
+
+/* XRSTOR may bring a counter far below 0: what follows is all recorded. */
+static void test_overrun_blocks(void)
+{
+    static const uint64_t want[] = { 0x1000, 0x1001, 0x1002, 0x1003, 0x1068 };
+    uint8_t image[LWP_XSAVE_SIZE];
+    Insn insn[200] = { };
+
+    start(FLAG_IRE, FLAG_IRE);
+    put32(interval(CB, LWP_EVENT_IRE), 100);
+    lwp.counter[LWP_EVENT_IRE - 1] = -300;
+    lwp_xsave(&lwp, &config, image);
+    lwp_xrstor(&lwp, &config, image, NULL);
+    for (int i = 0; i < G_N_ELEMENTS(insn); i++) {
+        insn[i] = (Insn) { .ip = 0x1000 + i, .target = 0x1001 + i, .len = 1 };
+    }
+    for (int i = 0; i < G_N_ELEMENTS(insn);) {
+        i += run_block(&insn[i], MIN(10, G_N_ELEMENTS(insn) - i));
+    }
+    slwpcb();
+    g_assert_cmpuint(lwp.head, ==, sizeof(want) / 8 * LWP_RECORD_SIZE);
+    for (int i = 0; i < G_N_ELEMENTS(want); i++) {
+        assert_record(RING + 32 * i, 2, 0, 0, 0, want[i], 0);
     }
 }
 
@@ -1351,10 +2024,10 @@ static void test_pending_full(void)
     }
     lwp.npending = LWP_NR_EVENTS;
     g_assert_true(lwp_load_state(&lwp, &config, true));
-    lwp_retire(&lwp, &config, 0x1000, LWP_BRANCH_NONE, false, 0);
+    retire(0x1000, LWP_BRANCH_NONE, false, 0);
     g_assert_cmpuint(lwp.npending, ==, LWP_NR_EVENTS);
     g_assert_true(boundary(0x1001));
-    lwp_retire(&lwp, &config, 0x1001, LWP_BRANCH_NONE, false, 0);
+    retire(0x1001, LWP_BRANCH_NONE, false, 0);
     g_assert_true(boundary(0x1002));
     assert_record(RING + 32 * LWP_NR_EVENTS, 2, 0, 0, 0, 0x1001, 0);
 }
@@ -1379,7 +2052,7 @@ static void test_precise(void)
     g_assert_cmpuint(lwp.step, ==, 4);
     mem.absent[(RING - MEM_BASE) / PAGE] = false;
     lwp.fuse -= LWP_FUSE(3, 0);
-    lwp_retire(&lwp, &config, 0x1003, LWP_BRANCH_NONE, false, 0);
+    retire(0x1003, LWP_BRANCH_NONE, false, 0);
     g_assert_true(boundary(0x1004));
 
     /* The second one has the same page. */
@@ -1409,12 +2082,12 @@ static void test_precise(void)
 /* Counters stop at the end of their range while a record cannot be stored. */
 static void test_saturation(void)
 {
-    start(ALL_EVENTS, FLAG_IRE | FLAG_BRE | LWP_FLAG(LWP_EVENT_CNH) | FLAG_RNH);
+    start(ALL_EVENTS, FLAG_IRE | FLAG_BRE | FLAG_CNH | FLAG_RNH);
     config.insn_clocks = LWP_INSN_CLOCKS_MAX;
     config.refclk_ratio = LWP_REFCLK_RATIO_MAX;
     mem.absent[(RING - MEM_BASE) / PAGE] = true;
     for (int i = 0; i < 40000; i++) {
-        lwp_retire(&lwp, &config, 0x1000, LWP_BRANCH_NONE, false, 0x1001);
+        retire(0x1000, LWP_BRANCH_NONE, false, 0x1001);
         g_assert_true(FAULTS(boundary(0x1001)));
     }
     g_assert_cmpuint(lwp.npending, ==, 3);
@@ -1424,13 +2097,13 @@ static void test_saturation(void)
     g_assert_true(state_valid(&lwp, ALL_EVENTS, true));
 
     /* What falls due meanwhile takes a later instruction (§1.1 step 2). */
-    lwp_retire(&lwp, &config, 0x2000, LWP_BRANCH_REL, true, 0x2001);
+    retire(0x2000, LWP_BRANCH_JMP, true, 0x2001);
     g_assert_cmpuint(lwp.npending, ==, 3);
     g_assert_cmpint(lwp.counter[LWP_EVENT_BRE - 1], ==, -1);
     g_assert_false(boundary(0x2001));
     mem.absent[(RING - MEM_BASE) / PAGE] = false;
     g_assert_true(boundary(0x1001));
-    lwp_retire(&lwp, &config, 0x3000, LWP_BRANCH_COND, false, 0x3002);
+    retire(0x3000, LWP_BRANCH_COND, false, 0x3002);
     g_assert_true(boundary(0x3002));
     assert_record(RING, 2, 0, 0, 0, 0x1000, 0);
     assert_record(RING + 32, 5, 0, 0, 0, 0x1000, 0);
@@ -1510,7 +2183,17 @@ int main(int argc, char **argv)
     g_test_add_func("/lwp/retire/ip-filter", test_ip_filter);
     g_test_add_func("/lwp/retire/ip-filter-val", test_ip_filter_val);
     g_test_add_func("/lwp/retire/branch-classes", test_branch_classes);
+    g_test_add_func("/lwp/retire/prediction", test_prediction);
+    g_test_add_func("/lwp/retire/prediction-filters", test_prediction_filters);
+    g_test_add_func("/lwp/miss/latency", test_miss_latency);
+    g_test_add_func("/lwp/miss/levels", test_miss_levels);
+    g_test_add_func("/lwp/miss/records", test_miss_records);
+    g_test_add_func("/lwp/miss/clocks", test_miss_clocks);
+    g_test_add_func("/lwp/miss/due", test_miss_due);
+    g_test_add_func("/lwp/miss/fuse", test_miss_fuse);
     g_test_add_func("/lwp/retire/model", test_model);
+    g_test_add_func("/lwp/retire/expire", test_expire);
+    g_test_add_func("/lwp/retire/overrun", test_overrun_blocks);
     g_test_add_func("/lwp/retire/precise", test_precise);
     g_test_add_func("/lwp/retire/saturation", test_saturation);
     g_test_add_func("/lwp/state-valid", test_state_valid);

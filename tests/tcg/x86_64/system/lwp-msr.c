@@ -74,6 +74,24 @@ static void test_reset(void)
            "the instructions are legal now");
 }
 
+/* What the silicon had, and all that there is. */
+static void test_model(void)
+{
+    uint32_t ebx = cpuid_reg(0x8000001c, 0, 1);
+    uint32_t ecx = cpuid_reg(0x8000001c, 0, 2);
+    uint32_t signature = cpuid_reg(1, 0, 0);
+
+    if ((signature >> 8 & 15) + (signature >> 20 & 255) == 0x15) {
+        report(ebx == 0x80032013 && ecx == 0x00010200 && supported == 0xf,
+               "CPUID of Family 15h: %x %x %x", ebx, ecx, supported);
+    } else {
+        report(ebx == 0x80062016 && (ecx >> 9 & 0x7fff) == 0x81 &&
+               (ecx & 31) >= 10 && (ecx >> 6 & 7) <= 4 &&
+               (ecx & 0xf0000020) == 0xf0000020 && (supported & 0x7f) == 0x7f,
+               "CPUID of everything: %x %x %x", ebx, ecx, supported);
+    }
+}
+
 static void test_cfg(void)
 {
     static const struct {
@@ -232,6 +250,7 @@ int main(void)
     kernel_init();
     supported = cpuid_reg(0x8000001c, 0, 3);
     test_reset();
+    test_model();
     test_cfg();
     test_cbaddr();
     test_withdraw();

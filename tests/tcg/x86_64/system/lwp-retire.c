@@ -13,7 +13,9 @@ enum { DB = 1, BP = 3, OF = 4 };
 
 #define FLAG_TF         (1u << 8)
 #define FLAG_RF         (1u << 16)
-#define TKN             (1u << 15)      /* Figure 2-4; of LwpRecord.flags */
+/* Figure 2-4; of LwpRecord.flags */
+#define PREDICTION      (3u << 13)      /* PRV and PRD: see lwp-dme.c */
+#define TKN             (1u << 15)
 
 #define FILTER_NAB      (1u << 27)
 #define FILTER_NCB      (1u << 28)
@@ -323,6 +325,14 @@ static void test_breakpoints(void)
            *(uint32_t *)window_ram[5] == 1 && counted(3, 0),
            "data breakpoint: the instruction has retired");
     report(run() == EXIT && counted(5, 0), "it counts once");
+    ok = true;
+    for (int i = 0; i < 4; i++) {
+        begin(ALL);
+        enter64(code_store);
+        ok &= run() == DB && regs.rip == (uintptr_t)code_store + 4 &&
+              counted(3, 0) && run() == EXIT && counted(5, 0);
+    }
+    report(ok, "also where the next instruction has been translated before");
 
     begin(ALL);
     set_breakpoint((uintptr_t)buffer + 1000, DR7_WRITE4);
@@ -591,6 +601,7 @@ static void test_flow(const char *name, uint16_t cs, uint64_t base,
             bool taken = class != FILTER_NCB || next != ip + 2;
 
             if (class & ~filters[f]) {
+                r->flags &= ~PREDICTION;
                 ok &= record_is(r++, BRE, taken ? TKN : 0, 0, ip, next);
             }
         }
@@ -764,6 +775,14 @@ static void start_mended(void (*code)(void), int interval)
     enter64(code);
 }
 
+/* Branches are predicted better the second time. */
+static void forget_predictions(void)
+{
+    for (unsigned i = 0; i < 2 * PAGE / sizeof(*ring); i++) {
+        ring[i].flags &= ~PREDICTION;
+    }
+}
+
 /* Faults of the program and of LWP, side by side, change nothing. */
 static void test_mended(void)
 {
@@ -789,6 +808,7 @@ static void test_mended(void)
             ok &= run_mended() == 0;
             save();
             lwp = area.lwp;
+            forget_predictions();
             memcpy(expected, ring, 2 * PAGE);
 
             start_mended(t[i].code, interval);
@@ -797,6 +817,7 @@ static void test_mended(void)
             set_pte(5, 0);
             ok &= run_mended() > 0;
             save();
+            forget_predictions();
             ok &= same(&lwp, &area.lwp, sizeof(lwp)) && lwp.head &&
                   same(expected, ring, 2 * PAGE) && !cb->missed;
         }

@@ -1,0 +1,433 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* Data caches: see lwp-cache.h. */
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include "lwp-cache.h"
+
+/*
+ * A way is a word: a physical line and two flags.  The ways of a set are in the
+ * order of their use, the most recent first, and empty ones (0) last.
+ */
+#define WAY_VALID       1u
+#define WAY_OWNED       2u      /* no other processor has the line */
+#define WAY_SHIFT       2
+
+typedef struct Level {
+    uint64_t *ways;
+    uint64_t set_mask;
+    uint32_t assoc;         /* 0 if there is no such cache */
+} Level;
+
+/*
+ * A processor works on its own caches under its own lock, and others take a
+ * line away under that same lock.  All that concerns others is done under the
+ * uncore's, which is taken first.
+ */
+struct LwpCache {
+    atomic_flag lock;
+    Level l1, l2;
+    LwpFilter *filter;
+    LwpUncore *uncore;
+    LwpCache *next;
+};
+
+struct LwpUncore {
+    atomic_flag lock;
+    atomic_bool shared;     /* or else caches need no locks */
+    Level l3;
+    LwpCache *caches;
+};
+
+/* Locks are held for some hundred instructions at most. */
+static void lock(atomic_flag *flag)
+{
+    while (atomic_flag_test_and_set_explicit(flag, memory_order_acquire)) {
+        continue;
+    }
+}
+
+static void unlock(atomic_flag *flag)
+{
+    atomic_flag_clear_explicit(flag, memory_order_release);
+}
+
+/* For the processor whose cache it is; returns whether there is a lock. */
+static inline bool lock_own(LwpCache *c)
+{
+    bool shared = atomic_load_explicit(&c->uncore->shared,
+                                       memory_order_relaxed);
+
+    if (shared) {
+        lock(&c->lock);
+    }
+    return shared;
+}
+
+static inline void unlock_own(LwpCache *c, bool locked)
+{
+    if (locked) {
+        unlock(&c->lock);
+    }
+}
+
+bool lwp_geometry_valid(const LwpGeometry *g)
+{
+    uint64_t way = (uint64_t)g->assoc * LWP_LINE_SIZE;
+    uint64_t sets;
+
+    if (g->size == 0) {
+        return true;
+    }
+    if (g->assoc == 0 || g->size % way) {
+        return false;
+    }
+    sets = g->size / way;
+    return (sets & (sets - 1)) == 0;
+}
+
+static bool level_init(Level *l, const LwpGeometry *g)
+{
+    *l = (Level) { 0 };
+    if (g->size == 0) {
+        return true;
+    }
+    l->assoc = g->assoc;
+    l->set_mask = g->size / LWP_LINE_SIZE / g->assoc - 1;
+    l->ways = calloc(g->size / LWP_LINE_SIZE, sizeof(*l->ways));
+    return l->ways;
+}
+
+static void level_flush(Level *l)
+{
+    if (l->assoc) {
+        memset(l->ways, 0, (l->set_mask + 1) * l->assoc * sizeof(*l->ways));
+    }
+}
+
+static inline uint64_t *set_of(const Level *l, uint64_t line)
+{
+    return l->ways + (line & l->set_mask) * l->assoc;
+}
+
+/* The number of the way that has @line, or @assoc. */
+static inline uint32_t find_in(const uint64_t *set, uint64_t line,
+                               uint32_t assoc)
+{
+    uint64_t word = line << WAY_SHIFT | WAY_VALID;
+    uint32_t way;
+
+#pragma GCC unroll 16
+    for (way = 0; way < assoc; way++) {
+        if ((set[way] & ~(uint64_t)WAY_OWNED) == word) {
+            break;
+        }
+    }
+    return way;
+}
+
+static inline uint32_t find(const Level *l, const uint64_t *set, uint64_t line)
+{
+    switch (l->assoc) {
+    case 4:
+        return find_in(set, line, 4);
+    case 16:
+        return find_in(set, line, 16);
+    default:
+        return find_in(set, line, l->assoc);
+    }
+}
+
+static bool has(const Level *l, uint64_t line)
+{
+    return find(l, set_of(l, line), line) < l->assoc;
+}
+
+static inline void move_to_front(uint64_t *set, uint32_t way, uint64_t word)
+{
+    for (; way > 0; way--) {
+        set[way] = set[way - 1];
+    }
+    set[0] = word;
+}
+
+/* Make the line of @word the most recent one; returns what makes room. */
+static uint64_t touch(Level *l, uint64_t word)
+{
+    uint64_t line = word >> WAY_SHIFT, victim = 0;
+    uint64_t *set = set_of(l, line);
+    uint32_t way = find(l, set, line);
+
+    if (way == l->assoc) {
+        if (way == 0) {
+            return word;
+        }
+        victim = set[--way];
+    }
+    move_to_front(set, way, word);
+    return victim;
+}
+
+/* Returns whether the line was there. */
+static bool take(Level *l, uint64_t line)
+{
+    uint64_t *set = set_of(l, line);
+    uint32_t way = find(l, set, line);
+
+    if (way == l->assoc) {
+        return false;
+    }
+    for (; way < l->assoc - 1; way++) {
+        set[way] = set[way + 1];
+    }
+    set[way] = 0;
+    return true;
+}
+
+/* Returns whether the line was there. */
+static bool share(Level *l, uint64_t line)
+{
+    uint64_t *set = set_of(l, line);
+    uint32_t way = find(l, set, line);
+
+    if (way == l->assoc) {
+        return false;
+    }
+    set[way] &= ~(uint64_t)WAY_OWNED;
+    return true;
+}
+
+/* Translated code reads slots while another processor takes lines away. */
+static inline void set_slot(uint64_t *slot, uint64_t addr)
+{
+    atomic_store_explicit((_Atomic uint64_t *)slot, addr, memory_order_relaxed);
+}
+
+/* An address that does not belong in slot @n, so that no access matches. */
+static inline uint64_t no_line(uint64_t n)
+{
+    return n ? 0 : LWP_LINE_SIZE;
+}
+
+static void clear_slot(LwpFilter *f, uint64_t line, bool load)
+{
+    uint64_t n = line % LWP_NR_SLOTS;
+
+    set_slot(&f->slot[n].store, no_line(n));
+    if (load) {
+        set_slot(&f->slot[n].load, no_line(n));
+    }
+}
+
+void lwp_filter_clear(LwpFilter *filter)
+{
+    for (uint64_t n = 0; n < LWP_NR_SLOTS; n++) {
+        clear_slot(filter, n, true);
+    }
+}
+
+LwpUncore *lwp_uncore_new(const LwpGeometry *g)
+{
+    LwpUncore *u = calloc(1, sizeof(*u));
+
+    if (u && !level_init(&u->l3, &g[LWP_L3])) {
+        free(u);
+        return NULL;
+    }
+    return u;
+}
+
+void lwp_uncore_share(LwpUncore *uncore)
+{
+    uncore->shared = true;
+}
+
+void lwp_uncore_free(LwpUncore *uncore)
+{
+    free(uncore->l3.ways);
+    free(uncore);
+}
+
+LwpCache *lwp_cache_new(LwpUncore *uncore, const LwpGeometry *g,
+                        LwpFilter *filter)
+{
+    LwpCache *c = calloc(1, sizeof(*c));
+
+    if (!c || !level_init(&c->l1, &g[LWP_L1D]) ||
+        !level_init(&c->l2, &g[LWP_L2])) {
+        if (c) {
+            free(c->l1.ways);
+            free(c);
+        }
+        return NULL;
+    }
+    c->filter = filter;
+    lwp_filter_clear(filter);
+    c->uncore = uncore;
+    lock(&uncore->lock);
+    c->next = uncore->caches;
+    uncore->caches = c;
+    unlock(&uncore->lock);
+    return c;
+}
+
+void lwp_cache_free(LwpCache *c)
+{
+    LwpCache **p = &c->uncore->caches;
+
+    lock(&c->uncore->lock);
+    while (*p != c) {
+        p = &(*p)->next;
+    }
+    *p = c->next;
+    unlock(&c->uncore->lock);
+    free(c->l1.ways);
+    free(c->l2.ways);
+    free(c);
+}
+
+void lwp_cache_flush(LwpCache *c)
+{
+    LwpUncore *u = c->uncore;
+    bool locked;
+
+    lock(&u->lock);
+    locked = lock_own(c);
+    level_flush(&c->l1);
+    level_flush(&c->l2);
+    lwp_filter_clear(c->filter);
+    unlock_own(c, locked);
+    level_flush(&u->l3);
+    unlock(&u->lock);
+}
+
+/* Make a line the most recent one of L1, and of its set in the filter. */
+static inline void use(LwpCache *c, uint64_t *set, uint32_t way, uint64_t word,
+                       uint64_t addr)
+{
+    uint64_t line = word >> WAY_SHIFT, last = set[0] >> WAY_SHIFT;
+    uint64_t n = line % LWP_NR_SLOTS;
+
+    addr &= -(uint64_t)LWP_LINE_SIZE;
+    if (last % LWP_NR_SLOTS != n) {
+        clear_slot(c->filter, last, true);
+    }
+    set_slot(&c->filter->slot[n].load, addr);
+    set_slot(&c->filter->slot[n].store, word & WAY_OWNED ? addr : no_line(n));
+    move_to_front(set, way < c->l1.assoc ? way : way - 1, word);
+}
+
+LwpSource lwp_cache_access(LwpCache *c, uint64_t line, uint64_t addr,
+                           bool store)
+{
+    uint64_t *set = set_of(&c->l1, line), *set2;
+    LwpSource source = LWP_SOURCE_UNKNOWN;
+    bool locked = lock_own(c);
+    uint32_t way = find(&c->l1, set, line), way2;
+
+    if (way < c->l1.assoc) {
+        if (!store || (set[way] & WAY_OWNED)) {
+            use(c, set, way, set[way], addr);
+            source = LWP_SOURCE_L1;
+        }
+    } else {
+        set2 = set_of(&c->l2, line);
+        way2 = find(&c->l2, set2, line);
+        if (way2 < c->l2.assoc && (!store || (set2[way2] & WAY_OWNED))) {
+            move_to_front(set2, way2, set2[way2]);
+            use(c, set, way, set2[0], addr);
+            source = LWP_SOURCE_L2;
+        }
+    }
+    unlock_own(c, locked);
+    return source;
+}
+
+/* Under the uncore's lock: whether another processor has had the line. */
+static bool snoop(LwpCache *c, uint64_t line, bool store)
+{
+    bool found = false;
+
+    for (LwpCache *o = c->uncore->caches; o; o = o->next) {
+        if (o == c) {
+            continue;
+        }
+        lock(&o->lock);
+        if (store) {
+            found |= take(&o->l1, line);
+            found |= take(&o->l2, line);
+        } else {
+            found |= share(&o->l1, line);
+            found |= share(&o->l2, line);
+        }
+        clear_slot(o->filter, line, store);
+        unlock(&o->lock);
+    }
+    return found;
+}
+
+LwpSource lwp_cache_fill(LwpCache *c, uint64_t line, uint64_t addr, bool store)
+{
+    LwpUncore *u = c->uncore;
+    uint64_t *set = set_of(&c->l1, line);
+    uint64_t word = line << WAY_SHIFT | WAY_VALID, victim;
+    uint32_t way;
+    LwpSource source;
+    bool remote, l3, locked;
+
+    lock(&u->lock);
+    remote = snoop(c, line, store);
+    if (store || !remote) {
+        word |= WAY_OWNED;
+    }
+    /* L3 does not keep what it gives, nor what is going to change. */
+    l3 = (store || !remote) && take(&u->l3, line);
+
+    locked = lock_own(c);
+    way = find(&c->l1, set, line);
+    source = way < c->l1.assoc ? LWP_SOURCE_L1 :
+             has(&c->l2, line) ? LWP_SOURCE_L2 :
+             remote ? LWP_SOURCE_REMOTE :
+             l3 ? LWP_SOURCE_L3 : LWP_SOURCE_DRAM;
+    victim = touch(&c->l2, word);
+    use(c, set, way, word, addr);
+    unlock_own(c, locked);
+
+    if (victim) {
+        touch(&u->l3, victim);
+    }
+    unlock(&u->lock);
+    return source;
+}
+
+LwpSource lwp_cache_peek(LwpCache *c, uint64_t line)
+{
+    LwpUncore *u = c->uncore;
+    LwpSource source;
+    bool locked = lock_own(c);
+
+    source = has(&c->l1, line) ? LWP_SOURCE_L1 :
+             has(&c->l2, line) ? LWP_SOURCE_L2 : LWP_SOURCE_DRAM;
+    unlock_own(c, locked);
+    if (source != LWP_SOURCE_DRAM) {
+        return source;
+    }
+
+    lock(&u->lock);
+    if (has(&u->l3, line)) {
+        source = LWP_SOURCE_L3;
+    }
+    for (LwpCache *o = u->caches; o; o = o->next) {
+        if (o == c) {
+            continue;
+        }
+        lock(&o->lock);
+        if (has(&o->l1, line) || has(&o->l2, line)) {
+            source = LWP_SOURCE_REMOTE;
+        }
+        unlock(&o->lock);
+    }
+    unlock(&u->lock);
+    return source;
+}

@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* LWP branch prediction: PRV and PRD (Figure 2-4), NMB and NPB (Table 6-2). */
+
+#define _GNU_SOURCE
+#include "lwp.h"
+
+#define RING_SIZE   (2048 * 1024)
+#define RECORDS     (RING_SIZE / sizeof(LwpRecord))
+
+enum { BRE = 3 };
+
+#define FILTER_NMB  (1u << 25)
+#define FILTER_NPB  (1u << 26)
+#define PRV         0x2000
+#define PRD         0x4000
+#define TKN         0x8000
+
+static LwpCb cb;
+static LwpRecord *ring;
+
+#if LWP_64BIT
+#define AX "rax"
+#define CX "rcx"
+#define SI "rsi"
+#define DI "rdi"
+#define LEA(label, reg) "lea " label "(%%rip), " reg "\n"
+#else
+#define AX "eax"
+#define CX "ecx"
+#define SI "esi"
+#define DI "edi"
+#define LEA(label, reg) "mov $" label ", " reg "\n"
+#endif
+
+#define LABEL(name) \
+    ({ \
+        uintptr_t addr_; \
+        asm(LEA(#name, "%0") : "=r" (addr_)); \
+        addr_; \
+    })
+
+static void prepare(uint32_t filters, int interval)
+{
+    memset(ring, 0, RING_SIZE);
+    lwp_init(&cb, ring, RING_SIZE, 1u << BRE);
+    cb.event[BRE - 1].interval = cb.event[BRE - 1].counter = interval;
+    cb.filters = filters;
+}
+
+static unsigned records(void)
+{
+    return cb.head / sizeof(LwpRecord);
+}
+
+/* Run @code from LLWPCB to LLWPCB of 0. */
+#define profile(code) \
+    asm volatile("llwpcb %0\n" code "\nxor %%eax, %%eax\n llwpcb %%" AX \
+                 : : "r" (&cb) \
+                 : "eax", "ecx", "edx", "esi", "edi", "memory", "cc")
+
+/*
+ * gshare as it is in books, with as much history and as many counters as
+ * QEMU's: the address of a branch in its page is the upper 12 of 14 bits.  It
+ * sees all that runs while BRE is enabled in this process.
+ */
+static unsigned history;
+static uint8_t counters[1 << 14];
+
+static bool gshare(uintptr_t ip, bool taken)
+{
+    uint8_t *c = &counters[(history ^ ip << 2) & 0x3fff];
+    bool predicted = *c >= 2;
+
+    *c = taken ? (*c < 3 ? *c + 1 : 3) : (*c > 0 ? *c - 1 : 0);
+    history = history << 1 | taken;
+    return predicted == taken;
+}
+
+#define PATTERN_MAX 20000
+#define pattern lwp_pattern
+uint8_t pattern[PATTERN_MAX];
+uint32_t lwp_arg;           /* of the code that is profiled */
+
+/* One branch that does what the pattern says, and one that makes the loop. */
+static void run_pattern(unsigned n)
+{
+    lwp_arg = n;
+    profile("lea lwp_pattern, %%esi\n mov lwp_arg, %%ecx\n"
+            "1: cmpb $0, (%%" SI ")\n"
+            "lwp_if: jne 2f\n nop\n"
+            "2: inc %%" SI "\n dec %%ecx\n"
+            "lwp_loop: jnz 1b\n");
+}
+
+/*
+ * All branches of a run, against the records of every (@interval + 1)th; the
+ * rest was learnt without anybody looking.  Returns how many of the second
+ * half of the pattern's branches were mispredicted.
+ */
+static unsigned check_pattern(const char *name, unsigned n, int interval)
+{
+    unsigned missed = 0, branch = 0, r = 0;
+    bool ok = true;
+
+    prepare(0, interval);
+    run_pattern(n);
+    for (unsigned i = 0; i < n; i++) {
+        for (int last = 0; last < 2; last++) {
+            bool taken = last ? i < n - 1 : pattern[i];
+            uintptr_t ip = last ? LABEL(lwp_loop) : LABEL(lwp_if);
+            bool correct = gshare(ip, taken);
+
+            missed += !last && i >= n / 2 && !correct;
+            if (branch++ % (interval + 1) == (unsigned)interval) {
+                ok &= r < RECORDS && ring[r].ip == ip &&
+                      ring[r].flags == (PRV | (correct ? PRD : 0) |
+                                        (taken ? TKN : 0));
+                r++;
+            }
+        }
+    }
+    report(ok && records() == r, "%s, interval %d: every prediction", name,
+           interval);
+    return missed;
+}
+
+static void test_patterns(void)
+{
+    static const int intervals[] = { 0, 1, 30, 63, 500 };
+    uint32_t x = 1;
+    unsigned missed;
+
+    for (int k = 0; k < 5; k++) {
+        int interval = intervals[k];
+
+        memset(pattern, 1, PATTERN_MAX);
+        missed = check_pattern("always taken", 2000, interval);
+        report(missed == 0, "is predicted");
+        for (int i = 0; i < PATTERN_MAX; i++) {
+            pattern[i] = i & 1;
+        }
+        missed = check_pattern("every other one taken", 2000, interval);
+        report(missed == 0, "is predicted once it is known");
+        for (int i = 0; i < PATTERN_MAX; i++) {
+            pattern[i] = i % 6 != 5;
+        }
+        missed = check_pattern("a loop of 6", 2000, interval);
+        report(missed == 0, "fits in the history and is predicted");
+        for (int i = 0; i < PATTERN_MAX; i++) {
+            x = x * 1664525 + 1013904223;
+            pattern[i] = x >> 31;
+        }
+        missed = check_pattern("random", PATTERN_MAX, interval);
+        report(missed > PATTERN_MAX / 2 * 45 / 100 &&
+               missed < PATTERN_MAX / 2 * 55 / 100,
+               "is mispredicted half of the time");
+    }
+}
+
+/* "Note that direct branches are always predicted correctly" (Table 6-2). */
+static void test_direct(void)
+{
+    bool ok = true;
+
+    prepare(0, 0);
+    profile("mov $50, %%ecx\n"
+            "1: jmp 2f\n nop\n"
+            "2: call 3f\n dec %%ecx\n jnz 1b\n jmp 4f\n"
+            "3: ret\n 4:");
+    for (unsigned i = 0; i < 50; i++) {
+        gshare(ring[i * 4 + 3].ip, i < 49);
+        ok &= ring[i * 4].flags == (PRV | PRD | TKN) &&
+              ring[i * 4 + 1].flags == (PRV | PRD | TKN) &&
+              ring[i * 4 + 2].flags == (PRV | PRD | TKN);
+    }
+    report(ok && records() == 201,
+           "JMP, CALL, and RET to the CALL, are predicted");
+}
+
+static void test_indirect(void)
+{
+    uint16_t flags[16];
+
+    for (int alternate = 0; alternate < 2; alternate++) {
+        prepare(0, 0);
+        lwp_arg = alternate;
+        profile("mov $8, %%ecx\n" LEA("lwp_t0", "%%" SI) "xor %%edi, %%edi\n"
+                "1: lea (%%" SI ", %%" DI "), %%" AX "\n"
+                "lwp_indirect: jmp *%%" AX "\n"
+                "lwp_t0: nop\n"
+                "lwp_t1: xor lwp_arg, %%edi\n dec %%ecx\n jnz 1b\n");
+        for (int i = 0; i < 8; i++) {
+            flags[i] = ring[2 * i].flags;
+            gshare(ring[2 * i + 1].ip, i < 7);
+        }
+        if (!alternate) {
+            report(!(flags[0] & PRV) && flags[1] == (PRV | PRD | TKN) &&
+                   flags[7] == flags[1],
+                   "JMP through a register: unknown at first, then predicted");
+        } else {
+            report(flags[0] == (PRV | PRD | TKN) && flags[1] == (PRV | TKN) &&
+                   flags[2] == flags[1] && flags[7] == flags[1],
+                   "targets that alternate are mispredicted");
+        }
+    }
+}
+
+/* @n nested calls, all from the same place. */
+static void test_returns(void)
+{
+    static const int depth[] = { 5, 32, 40 };
+
+    for (int k = 0; k < 3; k++) {
+        unsigned n = depth[k], correct = 0;
+
+        prepare(0, 0);
+        lwp_arg = n;
+        profile("mov lwp_arg, %%ecx\n call 1f\n jmp 3f\n"
+                "1: dec %%ecx\n jz 2f\n call 1b\n nop\n 2: ret\n 3:");
+        for (unsigned i = 0; i < records(); i++) {
+            /* JZ is the only other one that has no call or target before. */
+            bool ret = ring[i].ip == ring[records() - 2].ip;
+
+            correct += ret && ring[i].flags == (PRV | PRD | TKN);
+        }
+        for (unsigned i = 0; i < n; i++) {
+            gshare(ring[1 + 2 * i].ip, i == n - 1);
+        }
+        /* The deeper ones all return to the same address, the first not. */
+        report(records() == 3 * n + 1 && correct == (n <= 32 ? n : n - 1),
+               "the return stack is good for 32 of %u calls", n);
+    }
+}
+
+/* NMB and NPB let complementary branches through (Table 6-2). */
+static void test_filters(void)
+{
+    static const uint32_t filters[] = {
+        0, FILTER_NMB, FILTER_NPB, FILTER_NMB | FILTER_NPB,
+    };
+    uint32_t x = 7;
+
+    for (int interval = 0; interval < 40; interval += 39) {
+        for (int f = 0; f < 4; f++) {
+            unsigned n = 3000, want = 0, r = 0;
+            bool ok = true;
+
+            for (unsigned i = 0; i < n; i++) {
+                x = x * 1664525 + 1013904223;
+                pattern[i] = x >> 31;
+            }
+            prepare(filters[f], interval);
+            run_pattern(n);
+            for (unsigned i = 0; i < 2 * n; i++) {
+                bool loop = i & 1;
+                bool taken = loop ? i < 2 * n - 1 : pattern[i / 2];
+                bool correct = gshare(loop ? LABEL(lwp_loop) : LABEL(lwp_if),
+                                      taken);
+
+                if (filters[f] & (correct ? FILTER_NPB : FILTER_NMB)) {
+                    continue;
+                }
+                if (want++ % (interval + 1) == (unsigned)interval) {
+                    ok &= ring[r].flags == (PRV | (correct ? PRD : 0) |
+                                            (taken ? TKN : 0));
+                    r++;
+                }
+            }
+            report(ok && records() == r,
+                   "NMB %d, NPB %d, interval %d: what counts, and what not",
+                   f & 1, f >> 1, interval);
+        }
+    }
+}
+
+int main(void)
+{
+    ring = map_pages(RING_SIZE / PAGE, PROT_READ | PROT_WRITE);
+    if (!(cpuid_reg(0x8000001c, 0, 2) & 1u << 28)) {
+        report(false, "LwpBranchPrediction (Table 3-1)");
+        return report_summary();
+    }
+    test_patterns();
+    test_direct();
+    test_indirect();
+    test_returns();
+    test_filters();
+    return report_summary();
+}
