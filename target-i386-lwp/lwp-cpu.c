@@ -133,6 +133,28 @@ static bool has_siblings(X86CPU *cpu)
 #endif
 }
 
+static bool realize_uncore(X86CPU *cpu, Error **errp)
+{
+    const LwpConfig *config = &cpu->env.lwp_config;
+
+    if (!(config->caps & (LWP_CAP_CACHE_LEVELS | LWP_CAP_CACHE_LATENCY))) {
+        error_setg(errp, "Feature 'lwp-dme' needs 'lwp-cache-levels' or "
+                   "'lwp-cache-latency'");
+        return false;
+    }
+    if (!uncore) {
+        uncore = lwp_uncore_new(config->cache);
+    }
+    if (!uncore) {
+        error_setg(errp, "Not enough memory for 'lwp-l3-size'");
+        return false;
+    }
+    if (has_siblings(cpu)) {
+        lwp_uncore_share(uncore);
+    }
+    return true;
+}
+
 bool lwp_cpu_realize(X86CPU *cpu, Error **errp)
 {
     LwpConfig *config = &cpu->env.lwp_config;
@@ -169,25 +191,10 @@ bool lwp_cpu_realize(X86CPU *cpu, Error **errp)
         error_setg(errp, "Properties 'lwp-*' must be the same for all CPUs");
         return false;
     }
-    if (!(config->features & LWP_FLAG(LWP_EVENT_DME))) {
-        goto out;
-    }
-    if (!(config->caps & (LWP_CAP_CACHE_LEVELS | LWP_CAP_CACHE_LATENCY))) {
-        error_setg(errp, "Feature 'lwp-dme' needs 'lwp-cache-levels' or "
-                   "'lwp-cache-latency'");
+    if ((config->features & LWP_FLAG(LWP_EVENT_DME)) &&
+        !realize_uncore(cpu, errp)) {
         return false;
     }
-    if (!uncore) {
-        uncore = lwp_uncore_new(config->cache);
-        if (!uncore) {
-            error_setg(errp, "Not enough memory for 'lwp-l3-size'");
-            return false;
-        }
-    }
-    if (has_siblings(cpu)) {
-        lwp_uncore_share(uncore);
-    }
-out:
     known = true;
     common = *config;
     return true;

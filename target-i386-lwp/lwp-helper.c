@@ -587,9 +587,8 @@ static void access_caches(const Access *a)
 void helper_lwp_access(CPUX86State *env, uint64_t addr, uint32_t desc,
                        uint64_t start0, uint64_t start1)
 {
-    LwpState *s = &env->lwp;
-
 #ifdef CONFIG_USER_ONLY
+    LwpState *s = &env->lwp;
     int32_t *left = &s->counter[LWP_EVENT_DME - 1];
 
     /* The same as access_caches() for most of them, but faster. */
@@ -609,19 +608,17 @@ void helper_lwp_access(CPUX86State *env, uint64_t addr, uint32_t desc,
         }
     }
 #endif
-    if (lwp_wants_loads(s)) {
-        access_caches(&(Access) {
-            .env = env,
-            .addr = addr,
-            .size = desc & LWP_DESC_SIZE,
-            .load = desc & LWP_DESC_LOAD,
-            .store = desc & LWP_DESC_STORE,
-            .mmu_idx = (uint8_t)(desc >> LWP_DESC_MMU_IDX_SHIFT),
-            .index = desc >> LWP_DESC_INDEX_SHIFT,
-            .start = { start0, start1 },
-            .ra = GETPC(),
-        });
-    }
+    access_caches(&(Access) {
+        .env = env,
+        .addr = addr,
+        .size = desc & LWP_DESC_SIZE,
+        .load = desc & LWP_DESC_LOAD,
+        .store = desc & LWP_DESC_STORE,
+        .mmu_idx = (uint8_t)(desc >> LWP_DESC_MMU_IDX_SHIFT),
+        .index = desc >> LWP_DESC_INDEX_SHIFT,
+        .start = { start0, start1 },
+        .ra = GETPC(),
+    });
 }
 
 void lwp_cpu_access(CPUX86State *env, vaddr addr, unsigned size,

@@ -53,21 +53,22 @@ static void unlock(atomic_flag *flag)
     atomic_flag_clear_explicit(flag, memory_order_release);
 }
 
-/* For the processor whose cache it is; returns whether there is a lock. */
-static inline bool lock_own(LwpCache *c)
+/* For the processor whose cache it is. */
+static inline bool has_lock(const LwpCache *c)
 {
-    bool shared = atomic_load_explicit(&c->uncore->shared,
-                                       memory_order_relaxed);
-
-    if (shared) {
-        lock(&c->lock);
-    }
-    return shared;
+    return atomic_load_explicit(&c->uncore->shared, memory_order_relaxed);
 }
 
-static inline void unlock_own(LwpCache *c, bool locked)
+static inline void lock_own(LwpCache *c)
 {
-    if (locked) {
+    if (has_lock(c)) {
+        lock(&c->lock);
+    }
+}
+
+static inline void unlock_own(LwpCache *c)
+{
+    if (has_lock(c)) {
         unlock(&c->lock);
     }
 }
@@ -139,9 +140,18 @@ static inline uint32_t find(const Level *l, const uint64_t *set, uint64_t line)
     }
 }
 
-static bool has(const Level *l, uint64_t line)
+/* The way that has @line, or NULL. */
+static uint64_t *way_of(const Level *l, uint64_t line)
 {
-    return find(l, set_of(l, line), line) < l->assoc;
+    uint64_t *set = set_of(l, line);
+    uint32_t way = find(l, set, line);
+
+    return way < l->assoc ? &set[way] : NULL;
+}
+
+static bool has(Level *l, uint64_t line)
+{
+    return way_of(l, line);
 }
 
 static inline void move_to_front(uint64_t *set, uint32_t way, uint64_t word)
@@ -169,32 +179,29 @@ static uint64_t touch(Level *l, uint64_t word)
     return victim;
 }
 
-/* Returns whether the line was there. */
+/* These two return whether the line was there. */
 static bool take(Level *l, uint64_t line)
 {
-    uint64_t *set = set_of(l, line);
-    uint32_t way = find(l, set, line);
+    uint64_t *way = way_of(l, line), *last;
 
-    if (way == l->assoc) {
+    if (!way) {
         return false;
     }
-    for (; way < l->assoc - 1; way++) {
-        set[way] = set[way + 1];
+    for (last = set_of(l, line) + l->assoc - 1; way < last; way++) {
+        way[0] = way[1];
     }
-    set[way] = 0;
+    *last = 0;
     return true;
 }
 
-/* Returns whether the line was there. */
 static bool share(Level *l, uint64_t line)
 {
-    uint64_t *set = set_of(l, line);
-    uint32_t way = find(l, set, line);
+    uint64_t *way = way_of(l, line);
 
-    if (way == l->assoc) {
+    if (!way) {
         return false;
     }
-    set[way] &= ~(uint64_t)WAY_OWNED;
+    *way &= ~(uint64_t)WAY_OWNED;
     return true;
 }
 
@@ -290,14 +297,13 @@ void lwp_cache_free(LwpCache *c)
 void lwp_cache_flush(LwpCache *c)
 {
     LwpUncore *u = c->uncore;
-    bool locked;
 
     lock(&u->lock);
-    locked = lock_own(c);
+    lock_own(c);
     level_flush(&c->l1);
     level_flush(&c->l2);
     lwp_filter_clear(c->filter);
-    unlock_own(c, locked);
+    unlock_own(c);
     level_flush(&u->l3);
     unlock(&u->lock);
 }
@@ -323,9 +329,10 @@ LwpSource lwp_cache_access(LwpCache *c, uint64_t line, uint64_t addr,
 {
     uint64_t *set = set_of(&c->l1, line), *set2;
     LwpSource source = LWP_SOURCE_UNKNOWN;
-    bool locked = lock_own(c);
-    uint32_t way = find(&c->l1, set, line), way2;
+    uint32_t way, way2;
 
+    lock_own(c);
+    way = find(&c->l1, set, line);
     if (way < c->l1.assoc) {
         if (!store || (set[way] & WAY_OWNED)) {
             use(c, set, way, set[way], addr);
@@ -340,12 +347,16 @@ LwpSource lwp_cache_access(LwpCache *c, uint64_t line, uint64_t addr,
             source = LWP_SOURCE_L2;
         }
     }
-    unlock_own(c, locked);
+    unlock_own(c);
     return source;
 }
 
-/* Under the uncore's lock: whether another processor has had the line. */
-static bool snoop(LwpCache *c, uint64_t line, bool store)
+/*
+ * Under the uncore's lock: do @op, which is has(), share() or take(), to the
+ * caches of all others.  Returns whether one of them has had the line.
+ */
+static bool snoop(LwpCache *c, uint64_t line,
+                  bool (*op)(Level *l, uint64_t line))
 {
     bool found = false;
 
@@ -354,14 +365,11 @@ static bool snoop(LwpCache *c, uint64_t line, bool store)
             continue;
         }
         lock(&o->lock);
-        if (store) {
-            found |= take(&o->l1, line);
-            found |= take(&o->l2, line);
-        } else {
-            found |= share(&o->l1, line);
-            found |= share(&o->l2, line);
+        found |= op(&o->l1, line);
+        found |= op(&o->l2, line);
+        if (op != has) {
+            clear_slot(o->filter, line, op == take);
         }
-        clear_slot(o->filter, line, store);
         unlock(&o->lock);
     }
     return found;
@@ -374,17 +382,17 @@ LwpSource lwp_cache_fill(LwpCache *c, uint64_t line, uint64_t addr, bool store)
     uint64_t word = line << WAY_SHIFT | WAY_VALID, victim;
     uint32_t way;
     LwpSource source;
-    bool remote, l3, locked;
+    bool remote, l3;
 
     lock(&u->lock);
-    remote = snoop(c, line, store);
+    remote = snoop(c, line, store ? take : share);
     if (store || !remote) {
         word |= WAY_OWNED;
     }
     /* L3 does not keep what it gives, nor what is going to change. */
     l3 = (store || !remote) && take(&u->l3, line);
 
-    locked = lock_own(c);
+    lock_own(c);
     way = find(&c->l1, set, line);
     source = way < c->l1.assoc ? LWP_SOURCE_L1 :
              has(&c->l2, line) ? LWP_SOURCE_L2 :
@@ -392,7 +400,7 @@ LwpSource lwp_cache_fill(LwpCache *c, uint64_t line, uint64_t addr, bool store)
              l3 ? LWP_SOURCE_L3 : LWP_SOURCE_DRAM;
     victim = touch(&c->l2, word);
     use(c, set, way, word, addr);
-    unlock_own(c, locked);
+    unlock_own(c);
 
     if (victim) {
         touch(&u->l3, victim);
@@ -405,28 +413,20 @@ LwpSource lwp_cache_peek(LwpCache *c, uint64_t line)
 {
     LwpUncore *u = c->uncore;
     LwpSource source;
-    bool locked = lock_own(c);
 
+    lock_own(c);
     source = has(&c->l1, line) ? LWP_SOURCE_L1 :
              has(&c->l2, line) ? LWP_SOURCE_L2 : LWP_SOURCE_DRAM;
-    unlock_own(c, locked);
+    unlock_own(c);
     if (source != LWP_SOURCE_DRAM) {
         return source;
     }
 
     lock(&u->lock);
-    if (has(&u->l3, line)) {
+    if (snoop(c, line, has)) {
+        source = LWP_SOURCE_REMOTE;
+    } else if (has(&u->l3, line)) {
         source = LWP_SOURCE_L3;
-    }
-    for (LwpCache *o = u->caches; o; o = o->next) {
-        if (o == c) {
-            continue;
-        }
-        lock(&o->lock);
-        if (has(&o->l1, line) || has(&o->l2, line)) {
-            source = LWP_SOURCE_REMOTE;
-        }
-        unlock(&o->lock);
     }
     unlock(&u->lock);
     return source;

@@ -245,10 +245,10 @@ void lwp_sync(LwpState *s, const LwpConfig *config)
 
 /*
  * How many instructions may retire before one of them causes such an event, if
- * its counter is @left, and LwpState.ref_fraction is @fraction.
+ * its counter is @left.
  */
-static uint64_t distance_from(const LwpConfig *config, unsigned event,
-                              int64_t left, uint32_t fraction)
+static uint64_t distance_from(const LwpState *s, const LwpConfig *config,
+                              unsigned event, int64_t left)
 {
     if (left < 0) {
         return 0;
@@ -257,7 +257,7 @@ static uint64_t distance_from(const LwpConfig *config, unsigned event,
     case LWP_EVENT_CNH:
         return left / config->insn_clocks;
     case LWP_EVENT_RNH:
-        return ((left + 1) * LWP_REFCLK_UNIT - 1 - fraction) /
+        return ((left + 1) * LWP_REFCLK_UNIT - 1 - s->ref_fraction) /
                ((uint64_t)config->insn_clocks * config->refclk_ratio);
     default:
         return left;
@@ -270,8 +270,7 @@ static uint64_t distance_of(const LwpState *s, const LwpConfig *config,
     if (!enabled(s, event)) {
         return UINT64_MAX;
     }
-    return distance_from(config, event, s->counter[event - 1],
-                         s->ref_fraction);
+    return distance_from(s, config, event, s->counter[event - 1]);
 }
 
 static uint32_t distance(const LwpState *s, const LwpConfig *config)
@@ -562,8 +561,7 @@ static bool foresee(LwpState *s, LwpMem *mem, const LwpBlock *block)
             *floor = interval_floor(s, mem, events[i]);
         }
         /* A second one in the same block would be missed. */
-        if (distance_from(config, events[i], *floor, s->ref_fraction) <=
-            2 * block->insns) {
+        if (distance_from(s, config, events[i], *floor) <= 2 * block->insns) {
             return false;
         }
         for (unsigned n = 0; n < d; n++) {
@@ -684,13 +682,13 @@ void lwp_retire(LwpState *s, const LwpConfig *config, LwpPredictor *predictor,
     }
 }
 
-/* §2.4.1 */
-static uint32_t recorded_latency(const LwpConfig *config, LwpSource source)
+/* What a counter shows (§2.4.1); MinLatency has the same maximum. */
+static uint32_t recorded_latency(const LwpConfig *config, uint32_t clocks)
 {
     uint32_t unit = 1u << config->latency_round;
     uint32_t max = (1u << config->latency_bits) - unit;
 
-    return MIN(config->latency[source] & -unit, max);
+    return MIN(clocks & -unit, max);
 }
 
 /* Whether Filters lets a miss count (Table 6-2). */
@@ -699,13 +697,10 @@ static bool miss_counts(const LwpState *s, const LwpConfig *config,
 {
     uint32_t min = 16 * (s->filters & FILTER_LATENCY);
 
-    if (min && (config->caps & LWP_CAP_CACHE_LATENCY)) {
-        uint32_t max = (1u << config->latency_bits) -
-                       (1u << config->latency_round);
-
-        if (recorded_latency(config, source) < MIN(min, max)) {
-            return false;
-        }
+    if ((config->caps & LWP_CAP_CACHE_LATENCY) &&
+        recorded_latency(config, config->latency[source]) <
+        recorded_latency(config, min)) {
+        return false;
     }
     return !(s->filters & FILTER_CLF) || (s->filters & source_filter[source]) ||
            !(config->caps & LWP_CAP_CACHE_LEVELS);
@@ -725,21 +720,25 @@ static bool clocks_due(const LwpState *s, const LwpConfig *config,
            (s->counter[LWP_EVENT_RNH - 1] + (int64_t)1) * LWP_REFCLK_UNIT;
 }
 
+/* The same for what has been counted ahead. */
+static bool clocks_due_ahead(const LwpState *s, const LwpConfig *config,
+                             uint32_t clocks)
+{
+    return wants_clocks(s) &&
+           (s->ndue || clocks_due(s, config, clocks, ahead(s)));
+}
+
 bool lwp_miss_due(const LwpState *s, const LwpConfig *config,
                   const LwpMiss *miss)
 {
     bool next = s->counter[LWP_EVENT_DME - 1] <= 0;
 
     if (!miss) {
-        return next || (wants_clocks(s) &&
-                        (s->ndue ||
-                         clocks_due(s, config, config->latency_worst,
-                                    ahead(s))));
+        return next || clocks_due_ahead(s, config, config->latency_worst);
     }
     return lwp_eligible(s, miss->ip) &&
            ((next && miss_counts(s, config, miss->source)) ||
-            (wants_clocks(s) &&
-             (s->ndue || clocks_due(s, config, miss->clocks, ahead(s)))));
+            clocks_due_ahead(s, config, miss->clocks));
 }
 
 void lwp_miss(LwpState *s, const LwpConfig *config, const LwpMiss *miss)
@@ -753,7 +752,8 @@ void lwp_miss(LwpState *s, const LwpConfig *config, const LwpMiss *miss)
         count_event(s, LWP_EVENT_DME, 1);
         if (s->counter[LWP_EVENT_DME - 1] < 0 && !s->deferred) {
             bool dav = config->caps & LWP_CAP_DATA_ADDRESS;
-            uint64_t latency = recorded_latency(config, miss->source);
+            uint64_t latency = recorded_latency(config,
+                                                config->latency[miss->source]);
 
             gather(s, LWP_EVENT_DME,
                    (uint32_t)miss->source << RECORD_SRC_SHIFT |
