@@ -44,32 +44,21 @@ static const char *const source_name[SOURCES] = {
 enum { DME = 4, CNH, RNH };
 
 #define FLAG(event)     (1u << (event))
-#define FILTER_CLF      (1u << 8)
-#define FILTER_NBC      (1u << 9)
-#define FILTER_RDC      (1u << 10)
-#define FILTER_RAM      (1u << 11)
-#define FILTER_OTH      (1u << 12)
-#define FILTER_IPI      (1u << 30)
-#define FILTER_IPF      (1u << 31)
 #define DAV             0x1000      /* Figure 2-5, in the record's flags */
 #define SRC(source)     ((source) << 13)
 
 #if LWP_64BIT
-#define R(name) "%%r" name
 #define WORD "8"
 #define IRET "iretq"
 #define SEG "gs"
-#define LEA(label, reg) "lea " label "(%%rip), " reg "\n"
 #else
-#define R(name) "%%e" name
 #define WORD "4"
 #define IRET "iret"
 #define SEG "fs"
-#define LEA(label, reg) "mov $" label ", " reg "\n"
 #endif
 
-#define SI "(" R("si") ")"
-#define DI "(" R("di") ")"
+#define SI "(" R "si" ")"
+#define DI "(" R "di" ")"
 
 /* Of each thread */
 static __thread LwpCb cb;
@@ -150,9 +139,9 @@ static void *fresh(unsigned size)
     ({ \
         uintptr_t si_ = (uintptr_t)(si), di_ = (uintptr_t)(di), cx_ = (cx); \
         void *ax_ = &cb; \
-        asm volatile(before "\nllwpcb " R("ax") "\n" code \
-                     "\nxor %%eax, %%eax\n llwpcb " R("ax") "\n" \
-                     LEA("77b", R("dx")) \
+        asm volatile(before "\nllwpcb " R "ax" "\n" code \
+                     "\nxor %%eax, %%eax\n llwpcb " R "ax" "\n" \
+                     LEA("77b", R "dx") \
                      : "+a" (ax_), "=d" (lwp_ip), "+S" (si_), "+D" (di_), \
                        "+c" (cx_) \
                      : : "ebx", "memory", "cc"); \
@@ -207,7 +196,7 @@ static void test_strides(void)
         unsigned lines = stride >= LINE ? N : ((N - 1) * stride) / LINE + 1;
 
         prepare_loop();
-        run("", "77: movb " SI ", %%al\n add " R("di") ", " R("si") "\n"
+        run("", "77: movb " SI ", %%al\n add " R "di" ", " R "si" "\n"
             "dec %%ecx\n jnz 77b", fresh(N * stride), stride, N);
         report(loop_is(N, 4, lines, (uint64_t)lines * latency[DRAM]),
                "%u bytes %u apart are in %u lines", N, stride, lines);
@@ -222,14 +211,14 @@ static void test_matrix(void)
     char *p = fresh(LINES * LINE);
 
     prepare_loop();
-    run("", "77: add " SI ", %%eax\n add $4, " R("si") "\n dec %%ecx\n jnz 77b",
+    run("", "77: add " SI ", %%eax\n add $4, " R "si" "\n dec %%ecx\n jnz 77b",
         fresh(LINES * LINE), 0, N * N);
     report(loop_is(N * N, 4, LINES, LINES * latency[DRAM]),
            "a matrix by rows misses once per line");
 
     for (int column = 0; column < N; column++) {
         prepare_loop();
-        run("", "77: add " SI ", %%eax\n add $512, " R("si") "\n"
+        run("", "77: add " SI ", %%eax\n add $512, " R "si" "\n"
             "dec %%ecx\n jnz 77b", p + column * sizeof(int), 0, N);
         events += total(DME);
         clocks += total(CNH) - N * 4 - 1;
@@ -271,7 +260,7 @@ static void test_working_sets(void)
             unsigned misses = source == HIT ? 0 : n;
 
             prepare_loop();
-            run("", "77: mov " SI ", " R("si") "\n dec %%ecx\n jnz 77b",
+            run("", "77: mov " SI ", " R "si" "\n dec %%ecx\n jnz 77b",
                 p, 0, n);
             report(loop_is(n, 3, misses, source == HIT ? 0 :
                            (uint64_t)n * latency[source]),
@@ -343,7 +332,7 @@ static void test_records(void)
         run("", "mov $64, %%ecx\n"
             "77: .rept 4\n"
             "mov 5" SI ", %%al\n nop\n mov 60" SI ", %%edx\n"
-            "mov 69" SI ", %%al\n lea 128" SI ", " R("si") "\n"
+            "mov 69" SI ", %%al\n lea 128" SI ", " R "si" "\n"
             ".endr\n dec %%ecx\n jnz 77b", p, 0, 0);
         for (unsigned k = 0; k < records(); k++) {
             unsigned nth = k * (n + 1) + n;
@@ -478,20 +467,20 @@ static bool kind_is(int events, const char *p, const char *q)
 
 /* The stack is at SI, and back when @code is done. */
 #define stack(code) \
-    "xchg " R("sp") ", " R("si") "\n" code "\nmov " R("si") ", " R("sp")
+    "xchg " R "sp" ", " R "si" "\n" code "\nmov " R "si" ", " R "sp"
 /* BP points to SI, with @offset */
 #define frame(offset, code) \
-    "mov " R("bp") ", " R("cx") "\n lea " offset SI ", " R("bp") "\n" \
-    code "\nmov " R("cx") ", " R("bp")
+    "mov " R "bp" ", " R "cx" "\n lea " offset SI ", " R "bp" "\n" \
+    code "\nmov " R "cx" ", " R "bp"
 #define address_of(label, offset) \
-    LEA(label, R("dx")) "mov " R("dx") ", " offset SI "\n"
+    LEA(label, R "dx") "mov " R "dx" ", " offset SI "\n"
 
 static void test_integer(void)
 {
     kind(1, "77: mov " SI ", %%al");
     kind(1, "77: mov " SI ", %%ax");
     kind(1, "77: mov " SI ", %%eax");
-    kind(1, "77: mov " SI ", " R("ax"));
+    kind(1, "77: mov " SI ", " R "ax");
     kind(1, "77: movzbl " SI ", %%eax");
     kind(1, "77: movswl " SI ", %%eax");
     kind(1, "77: add " SI ", %%eax");
@@ -516,7 +505,7 @@ static void test_integer(void)
     kind(1, "77: popcntl " SI ", %%eax");
     kind(1, "77: andn " SI ", %%eax, %%edx");
     kind(1, "77: mulx " SI ", %%eax, %%edx");
-    kind(1, "mov " R("si") ", " R("bx") "\n xor %%eax, %%eax\n 77: xlat");
+    kind(1, "mov " R "si" ", " R "bx" "\n xor %%eax, %%eax\n 77: xlat");
     kind_with(1, "mov %%es, " SI, "77: mov " SI ", %%es");
     kind_with(1, "mov %%gs, 4" SI, "77: lgs " SI ", %%eax");
     kind(1, "77: verr " SI);
@@ -530,8 +519,8 @@ static void test_integer(void)
     kind(STORE, "77: movb $1, " SI);
     kind(STORE, "77: setc " SI);
     kind(STORE, "77: movbe %%eax, " SI);
-    kind(STORE, "mov " R("si") ", " R("di") "\n 77: stosb");
-    kind(STORE, "mov " R("si") ", " R("di") "\n mov $9, %%ecx\n"
+    kind(STORE, "mov " R "si" ", " R "di" "\n 77: stosb");
+    kind(STORE, "mov " R "si" ", " R "di" "\n mov $9, %%ecx\n"
          "77: rep stosl");
     kind(NOTHING, "77: lea " SI ", %%eax");
     kind(NOTHING, "77: nopl " SI);
@@ -543,30 +532,30 @@ static void test_integer(void)
 
 static void test_stack(void)
 {
-    kind(1, "xchg " R("sp") ", " R("di") "\n 77: push " SI "\n"
-         "mov " R("di") ", " R("sp"));
-    kind(1, stack("77: pop " R("dx")));
+    kind(1, "xchg " R "sp" ", " R "di" "\n 77: push " SI "\n"
+         "mov " R "di" ", " R "sp");
+    kind(1, stack("77: pop " R "dx"));
     kind(1, stack("77: pop " DI));
     kind(1, stack("77: popf"));
     kind_with(1, address_of("88f", ""), stack("77: ret\n 88:"));
     kind_with(1, address_of("88f", ""), stack("77: ret $8\n 88:"));
     kind(1, frame("", stack("77: leave")));
     /* of the second level: the outer frame's address */
-    kind(1, "xchg " R("sp") ", " R("di") "\n"
-         frame(WORD, "77: enter $8, $2") "\n mov " R("di") ", " R("sp"));
+    kind(1, "xchg " R "sp" ", " R "di" "\n"
+         frame(WORD, "77: enter $8, $2") "\n mov " R "di" ", " R "sp");
     kind_with(1, address_of("88f", ""), "77: jmp *" SI "\n 88:");
     kind_with(1, address_of("88f", ""),
-              "xchg " R("sp") ", " R("di") "\n 77: call *" SI "\n 88:"
-              "mov " R("di") ", " R("sp"));
+              "xchg " R "sp" ", " R "di" "\n 77: call *" SI "\n 88:"
+              "mov " R "di" ", " R "sp");
     kind_with(1, address_of("88f", "") "mov %%cs, 4" SI,
               "77: ljmp *" SI "\n 88:");
     kind_with(1, address_of("88f", "") "mov %%cs, 4" SI,
-              "xchg " R("sp") ", " R("di") "\n 77: lcall *" SI "\n 88:"
-              "mov " R("di") ", " R("sp"));
+              "xchg " R "sp" ", " R "di" "\n 77: lcall *" SI "\n 88:"
+              "mov " R "di" ", " R "sp");
     kind_with(1, address_of("88f", "") "mov %%cs, 4" SI,
               stack("77: lretl\n 88:"));
     kind_with(1, address_of("88f", "") "mov %%cs, 4" SI "\n"
-              "pushf\n pop " R("dx") "\n mov %%edx, 8" SI "\n"
+              "pushf\n pop " R "dx" "\n mov %%edx, 8" SI "\n"
               "mov %%esi, 12" SI "\n mov %%ss, 16" SI,
               stack("77: iretl\n 88:"));
 #if !LWP_64BIT
@@ -574,7 +563,7 @@ static void test_stack(void)
     kind(STORE, stack("77: pusha"));
 #endif
     kind(STORE, stack("77: pushf"));
-    kind(STORE, stack("77: push " R("dx")));
+    kind(STORE, stack("77: push " R "dx"));
     kind(STORE, stack("77: call 88f\n 88:"));
 }
 
@@ -586,15 +575,15 @@ static void test_strings(void)
     kind(1, "77: movsl");
     kind(2, "77: cmpsb");
     kind(2, "77: cmpsl");
-    kind(1, "xchg " R("di") ", " R("si") "\n 77: scasl");
+    kind(1, "xchg " R "di" ", " R "si" "\n 77: scasl");
     /* 256 bytes from 5 lines */
     kind(5, "mov $256, %%ecx\n 77: rep lodsb");
     kind(5, "mov $64, %%ecx\n 77: rep movsl");
     kind(10, "mov $256, %%ecx\n 77: repe cmpsb");
-    kind(5, "xchg " R("di") ", " R("si") "\n xor %%eax, %%eax\n"
+    kind(5, "xchg " R "di" ", " R "si" "\n xor %%eax, %%eax\n"
          "mov $256, %%ecx\n 77: repe scasb");
     /* stops at the first */
-    kind(1, "xchg " R("di") ", " R("si") "\n xor %%eax, %%eax\n"
+    kind(1, "xchg " R "di" ", " R "si" "\n xor %%eax, %%eax\n"
          "mov $256, %%ecx\n 77: repne scasb");
 }
 
@@ -652,29 +641,29 @@ static void test_vectors(void)
     kind(1, "vpcmpeqb %%ymm1, %%ymm1, %%ymm1\n"
          "77: vpmaskmovd " SI ", %%ymm1, %%ymm0");
     /* 32 bytes in two lines are one load */
-    kind(1, "add $63, " R("si") "\n 77: vmovups -63" SI ", %%ymm0");
+    kind(1, "add $63, " R "si" "\n 77: vmovups -63" SI ", %%ymm0");
     kind(1, "77: vpxor %%xmm1, %%xmm1, %%xmm1\n"
          "vpcmpeqb %%ymm0, %%ymm0, %%ymm0\n nop"
-         "\n 77: vpgatherdd %%ymm0, (" R("si") ", %%ymm1, 4), %%ymm2");
+         "\n 77: vpgatherdd %%ymm0, (" R "si" ", %%ymm1, 4), %%ymm2");
     kind_with(4, "movl $64, 132" SI "\n movl $128, 136" SI "\n"
               "movl $256, 140" SI "\n movdqa 128" SI ", %%xmm1\n"
               "pcmpeqb %%xmm0, %%xmm0",
-              "77: vpgatherdd %%xmm0, (" R("si") ", %%xmm1, 1), %%xmm2");
+              "77: vpgatherdd %%xmm0, (" R "si" ", %%xmm1, 1), %%xmm2");
     kind_with(2, "movl $-1, 132" SI "\n movl $-1, 136" SI "\n"
               "movdqa 128" SI ", %%xmm0\n"
               "movl $64, 132" SI "\n movl $128, 136" SI "\n"
               "movl $256, 140" SI "\n movdqa 128" SI ", %%xmm1\n"
-              "sub $64, " R("si"),
-              "77: vgatherdps %%xmm0, (" R("si") ", %%xmm1, 1), %%xmm2");
+              "sub $64, " R "si",
+              "77: vgatherdps %%xmm0, (" R "si" ", %%xmm1, 1), %%xmm2");
     kind_with(4, "movl $16, 136" SI "\n movl $32, 144" SI "\n"
               "movl $64, 152" SI "\n vmovdqa 128" SI ", %%ymm1\n"
               "vpcmpeqb %%ymm0, %%ymm0, %%ymm0",
-              "77: vpgatherqq %%ymm0, (" R("si") ", %%ymm1, 8), %%ymm2");
+              "77: vpgatherqq %%ymm0, (" R "si" ", %%ymm1, 8), %%ymm2");
     kind(STORE, "77: movups %%xmm0, " SI);
     kind(STORE, "77: movnti %%eax, " SI);
     kind(STORE, "77: vmovdqa %%ymm0, " SI);
     kind(STORE, "77: pextrw $1, %%xmm0, " SI);
-    kind(STORE, "pcmpeqb %%xmm1, %%xmm1\n mov " R("si") ", " R("di") "\n"
+    kind(STORE, "pcmpeqb %%xmm1, %%xmm1\n mov " R "si" ", " R "di" "\n"
          "77: maskmovdqu %%xmm1, %%xmm0");
     kind(STORE, "vpcmpeqb %%ymm1, %%ymm1, %%ymm1\n"
          "77: vpmaskmovd %%ymm0, %%ymm1, " SI);
@@ -710,7 +699,7 @@ static void test_crossings(void)
 {
     crossing(1, "77: mov " SI ", %%ax");
     crossing(1, "77: mov " SI ", %%eax");
-    crossing(3, "77: mov " SI ", " R("ax"));
+    crossing(3, "77: mov " SI ", " R "ax");
     crossing(2, "77: add %%eax, " SI);
     crossing(3, "77: lock add %%eax, " SI);
     crossing(1, "77: xchg %%ax, " SI);
@@ -732,10 +721,10 @@ static void test_crossings(void)
     crossing(31, "77: vaddps " SI ", %%ymm0, %%ymm0");
     crossing(2, "vpxor %%xmm1, %%xmm1, %%xmm1\n"
              "vpcmpeqb %%xmm0, %%xmm0, %%xmm0\n"
-             "77: vpgatherdd %%xmm0, (" R("si") ", %%xmm1, 4), %%xmm2");
-    crossing(1, stack("77: pop " R("dx")));
-    crossing(2, "xchg " R("sp") ", " R("di") "\n 77: push " SI "\n"
-             "mov " R("di") ", " R("sp"));
+             "77: vpgatherdd %%xmm0, (" R "si" ", %%xmm1, 4), %%xmm2");
+    crossing(1, stack("77: pop " R "dx"));
+    crossing(2, "xchg " R "sp" ", " R "di" "\n 77: push " SI "\n"
+             "mov " R "di" ", " R "sp");
     kind_at(1, LINE - 4, "mov %%gs, 4" SI, "77: lgs " SI ", %%eax");
     kind_at(1, LINE - 2, "mov %%gs, 4" SI, "77: lgs " SI ", %%eax");
     kind_at(1, LINE - 4, address_of("88f", "") "mov %%cs, 4" SI,
@@ -950,8 +939,8 @@ static void test_filters(void)
 
 /* BaseIP and LimitIP, in front of LLWPCB */
 #define range(first, last) \
-    LEA(first, R("dx")) "mov " R("dx") ", 40(" R("ax") ")\n" \
-    LEA(last, R("dx")) "mov " R("dx") ", 48(" R("ax") ")\n"
+    LEA(first, R "dx") "mov " R "dx" ", 40(" R "ax" ")\n" \
+    LEA(last, R "dx") "mov " R "dx" ", 48(" R "ax" ")\n"
 
 /* What is not eligible allocates, but is no event and takes no latency. */
 static void test_ip_filter(void)
@@ -987,7 +976,7 @@ static void test_clocks(void)
 
     prepare(FLAG(DME) | FLAG(CNH) | FLAG(RNH), interval);
     cb.event[DME - 1].interval = cb.event[DME - 1].counter = MANY;
-    run("", "77: .rept 128\n mov " SI ", %%al\n nop\n lea 64" SI ", " R("si")
+    run("", "77: .rept 128\n mov " SI ", %%al\n nop\n lea 64" SI ", " R "si"
         "\n .endr", p, 0, 0);
     for (int i = 0; i < 128 && ok; i++) {
         clocks += 1 + latency[DRAM];
@@ -1046,8 +1035,8 @@ enum { SKIP, MEND };
                 segvs = 0; \
                 prepare(FLAG(DME), n_); \
                 cb.filters = FILTER_IPF; \
-                run(range("77f", "77f") LEA("78f", R("dx")) \
-                    "mov " R("dx") ", lwp_skip", code "\n 78:", \
+                run(range("77f", "77f") LEA("78f", R "dx") \
+                    "mov " R "dx" ", lwp_skip", code "\n 78:", \
                     bad_page - 4 * LINE, bad_page, 0); \
                 ok_ &= segvs == 1 && total(DME) == want_; \
                 for (unsigned k_ = 0; k_ < records(); k_++) { \
@@ -1107,7 +1096,7 @@ static void test_missing_ring(void)
         segvs = 0;
         mprotect(ring, RING_SIZE, PROT_NONE);
         run(range("77f", "78f"), "77: .rept 64\n mov " SI ", %%eax\n"
-            "lea 128" SI ", " R("si") "\n .endr\n 78:", p, 0, 0);
+            "lea 128" SI ", " R "si" "\n .endr\n 78:", p, 0, 0);
         ok &= segvs == 1 && segv_addr == ring &&
               segv_ip == lwp_ip + n * insn + 2;
         for (unsigned k = 0; k < records(); k++) {

@@ -448,10 +448,8 @@ static void test_record(void)
     } while (0)
 
 #if LWP_64BIT
-#define R "%%r"
 static uint32_t in_data __attribute__((used)) = 0xfeedbeef;
 #else
-#define R "%%e"
 static struct user_desc ldt_entry = {
     .limit = 0xfffff, .limit_in_pages = 1, .seg_32bit = 1, .useable = 1,
 };

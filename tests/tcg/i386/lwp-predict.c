@@ -9,35 +9,12 @@
 
 enum { BRE = 3 };
 
-#define FILTER_NMB  (1u << 25)
-#define FILTER_NPB  (1u << 26)
 #define PRV         0x2000
 #define PRD         0x4000
 #define TKN         0x8000
 
 static LwpCb cb;
 static LwpRecord *ring;
-
-#if LWP_64BIT
-#define AX "rax"
-#define CX "rcx"
-#define SI "rsi"
-#define DI "rdi"
-#define LEA(label, reg) "lea " label "(%%rip), " reg "\n"
-#else
-#define AX "eax"
-#define CX "ecx"
-#define SI "esi"
-#define DI "edi"
-#define LEA(label, reg) "mov $" label ", " reg "\n"
-#endif
-
-#define LABEL(name) \
-    ({ \
-        uintptr_t addr_; \
-        asm(LEA(#name, "%0") : "=r" (addr_)); \
-        addr_; \
-    })
 
 static void prepare(uint32_t filters, int interval)
 {
@@ -52,11 +29,7 @@ static unsigned records(void)
     return cb.head / sizeof(LwpRecord);
 }
 
-/* Run @code from LLWPCB to LLWPCB of 0. */
-#define profile(code) \
-    asm volatile("llwpcb %0\n" code "\nxor %%eax, %%eax\n llwpcb %%" AX \
-                 : : "r" (&cb) \
-                 : "eax", "ecx", "edx", "esi", "edi", "memory", "cc")
+#define profile(code)   lwp_profile(&cb, code)
 
 /*
  * gshare as it is in books, with as much history and as many counters as
@@ -86,9 +59,9 @@ static void run_pattern(unsigned n)
 {
     lwp_arg = n;
     profile("lea lwp_pattern, %%esi\n mov lwp_arg, %%ecx\n"
-            "1: cmpb $0, (%%" SI ")\n"
+            "1: cmpb $0, (" R "si" ")\n"
             "lwp_if: jne 2f\n nop\n"
-            "2: inc %%" SI "\n dec %%ecx\n"
+            "2: inc " R "si" "\n dec %%ecx\n"
             "lwp_loop: jnz 1b\n");
 }
 
@@ -184,9 +157,9 @@ static void test_indirect(void)
     for (int alternate = 0; alternate < 2; alternate++) {
         prepare(0, 0);
         lwp_arg = alternate;
-        profile("mov $8, %%ecx\n" LEA("lwp_t0", "%%" SI) "xor %%edi, %%edi\n"
-                "1: lea (%%" SI ", %%" DI "), %%" AX "\n"
-                "lwp_indirect: jmp *%%" AX "\n"
+        profile("mov $8, %%ecx\n" LEA("lwp_t0", R "si") "xor %%edi, %%edi\n"
+                "1: lea (" R "si" ", " R "di" "), " R "ax" "\n"
+                "lwp_indirect: jmp *" R "ax" "\n"
                 "lwp_t0: nop\n"
                 "lwp_t1: xor lwp_arg, %%edi\n dec %%ecx\n jnz 1b\n");
         for (int i = 0; i < 8; i++) {

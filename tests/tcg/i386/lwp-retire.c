@@ -11,11 +11,6 @@
 enum { IRE = 2, BRE, CNH = 5, RNH };
 
 #define FLAG(event)     (1u << (event))
-#define FILTER_NAB      (1u << 27)
-#define FILTER_NCB      (1u << 28)
-#define FILTER_NRB      (1u << 29)
-#define FILTER_IPI      (1u << 30)
-#define FILTER_IPF      (1u << 31)
 /* Figure 2-4, in the record's flags */
 #define PREDICTION      0x6000      /* PRV and PRD: see lwp-predict.c */
 #define TKN             0x8000
@@ -24,26 +19,10 @@ static LwpCb cb;
 static LwpRecord *ring;
 
 #if LWP_64BIT
-#define AX "rax"
-#define CX "rcx"
-#define SP "rsp"
 #define JCXZ "jrcxz"
-#define LEA(label, reg) "lea " label "(%%rip), " reg "\n"
 #else
-#define AX "eax"
-#define CX "ecx"
-#define SP "esp"
 #define JCXZ "jecxz"
-#define LEA(label, reg) "mov $" label ", " reg "\n"
 #endif
-
-/* The address of a label in assembly code */
-#define LABEL(name) \
-    ({ \
-        uintptr_t addr_; \
-        asm(LEA(#name, "%0") : "=r" (addr_)); \
-        addr_; \
-    })
 
 static void prepare(uint32_t flags, int interval)
 {
@@ -59,14 +38,7 @@ static unsigned records(void)
     return cb.head / sizeof(LwpRecord);
 }
 
-/*
- * Run @code from LLWPCB to LLWPCB of 0; the XOR that makes that 0 counts, too.
- * It may push: no caller is a leaf function that has a red zone in use.
- */
-#define profile(code) \
-    asm volatile("llwpcb %0\n" code "\nxor %%eax, %%eax\n llwpcb %%" AX \
-                 : : "r" (&cb) \
-                 : "eax", "ecx", "edx", "esi", "edi", "memory", "cc")
+#define profile(code)   lwp_profile(&cb, code)
 
 static void test_every_nth(void)
 {
@@ -140,25 +112,25 @@ static void test_branches(void)
 
         prepare(FLAG(BRE), 0);
         cb.filters = (uint32_t)filter << 27;
-        profile("cmp %%eax, %%eax\n" LEA("lwp_f", "%%" CX)
+        profile("cmp %%eax, %%eax\n" LEA("lwp_f", R "cx")
                 "lwp_b0: jmp lwp_b1\n nop\n"
                 "lwp_b1: jz lwp_b2\n nop\n"
                 "lwp_b2: jnz 1f\n"
                 "lwp_b3: call lwp_f\n"
-                "lwp_b4: call *%%" CX "\n"
-                "lwp_b5: " LEA("lwp_b7", "%%" CX)
-                "lwp_b6: jmp *%%" CX "\n"
+                "lwp_b4: call *" R "cx" "\n"
+                "lwp_b5: " LEA("lwp_b7", R "cx")
+                "lwp_b6: jmp *" R "cx" "\n"
                 "1: nop\n"
                 "lwp_b7: jz lwp_b8\n"
                 "lwp_b8: " JCXZ " 1b\n"
                 "lwp_b8n: mov $2, %%ecx\n"
                 "lwp_b9: loop lwp_b9\n"
                 "lwp_b10: loopne 1b\n"
-                "lwp_b10n: " LEA("lwp_b12", "%%" CX) "push %%" CX "\n"
-                "lwp_b11: jmp *(%%" SP ")\n"
+                "lwp_b10n: " LEA("lwp_b12", R "cx") "push " R "cx" "\n"
+                "lwp_b11: jmp *(" R "sp" ")\n"
                 "lwp_f: ret\n"
-                "lwp_b12: pop %%" CX "\n"
-                LEA("lwp_b14", "%%" CX) "push %%" CX "\n"
+                "lwp_b12: pop " R "cx" "\n"
+                LEA("lwp_b14", R "cx") "push " R "cx" "\n"
                 "lwp_b13: ret $0\n"
                 "lwp_b14: nop\n");
         for (int i = 0; i < (int)(sizeof(want) / sizeof(want[0])); i++) {
@@ -276,7 +248,7 @@ static void test_xrstor(void)
 
     prepare(FLAG(IRE), 1000);
     asm volatile("llwpcb %1\n nop\n xsave %2\n nop\n nop\n xrstor %2\n"
-                 "nop\n xor %%eax, %%eax\n llwpcb %%" AX
+                 "nop\n xor %%eax, %%eax\n llwpcb " R "ax"
                  : "+a" (mask) : "r" (&cb), "m" (area),
                  "d" ((uint32_t)(LWP_XSTATE >> 32)) : "memory", "cc");
     report(cb.event[IRE - 1].counter == 1000 - 1 - 2,
@@ -429,7 +401,7 @@ static void test_system_call(void)
 #else
                  "mov $125, %%eax\n int $0x80\n"
 #endif
-                 "xor %%eax, %%eax\n llwpcb %%" AX
+                 "xor %%eax, %%eax\n llwpcb " R "ax"
 #if LWP_64BIT
                  : : "r" (&cb), "D" (ring), "S" (RING_SIZE), "d" (PROT_NONE)
                  : "rax", "rcx", "r11", "memory", "cc");
@@ -468,7 +440,7 @@ static void test_alarms(void)
     asm volatile("llwpcb %1\n"
                  "lwp_alarmed: nop\n nop\n nop\n nop\n nop\n nop\n"
                  "dec %%ecx\n jnz lwp_alarmed\n lwp_alarmed_end: nop\n"
-                 "xor %%eax, %%eax\n llwpcb %%" AX
+                 "xor %%eax, %%eax\n llwpcb " R "ax"
                  : "+c" (rounds) : "r" (&cb) : "eax", "memory", "cc");
     setitimer(ITIMER_REAL, &never, NULL);
     report((cb.missed + records()) * 46 + 45 - cb.event[IRE - 1].counter ==
@@ -485,7 +457,7 @@ static void test_faulting_block(void)
     mprotect(ring + PAGE / sizeof(*ring), PAGE, PROT_NONE);
     asm volatile("llwpcb %0\n jmp 1f\n 1: nop\n incl (%1)\n"
                  ".fill 30, 1, 0x90\n pause\n"
-                 "xor %%eax, %%eax\n llwpcb %%" AX
+                 "xor %%eax, %%eax\n llwpcb " R "ax"
                  : : "r" (&cb), "r" ((char *)ring + PAGE)
                  : "eax", "memory", "cc");
     report(segvs == 1 && cb.event[BRE - 1].counter == 0,

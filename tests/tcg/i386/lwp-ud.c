@@ -154,12 +154,6 @@ static void test_table(void)
     }
 }
 
-#if LWP_64BIT
-#define R "%%r"
-#else
-#define R "%%e"
-#endif
-
 /* 8F /0 remains POP, with ESP counted after the increment. */
 static void test_pop(void)
 {

@@ -26,6 +26,20 @@
 /* EventId values (Table 2-1). */
 enum { LWP_VAL = 1, LWP_INS = 255 };
 
+/* LWPCB.Filters (Table 6-2) */
+#define FILTER_CLF      (1u << 8)
+#define FILTER_NBC      (1u << 9)
+#define FILTER_RDC      (1u << 10)
+#define FILTER_RAM      (1u << 11)
+#define FILTER_OTH      (1u << 12)
+#define FILTER_NMB      (1u << 25)
+#define FILTER_NPB      (1u << 26)
+#define FILTER_NAB      (1u << 27)
+#define FILTER_NCB      (1u << 28)
+#define FILTER_NRB      (1u << 29)
+#define FILTER_IPI      (1u << 30)
+#define FILTER_IPF      (1u << 31)
+
 #define LWP_AVAIL       (1u << 0)
 #define LWP_FLAG_VAL    (1u << LWP_VAL)
 #define LWP_FLAG_INT    (1u << 31)
@@ -225,6 +239,34 @@ static inline bool bytes_are(const void *p, uint8_t byte, size_t size)
 #include <unistd.h>
 
 #define PAGE 4096
+
+/* In assembly code: the start of a register's name, the address of a label */
+#if LWP_64BIT
+#define R "%%r"
+#define LEA(label, reg) "lea " label "(%%rip), " reg "\n"
+#else
+#define R "%%e"
+#define LEA(label, reg) "mov $" label ", " reg "\n"
+#endif
+
+/* The address of a label in assembly code */
+#define LABEL(name) \
+    ({ \
+        uintptr_t addr_; \
+        asm(LEA(#name, "%0") : "=r" (addr_)); \
+        addr_; \
+    })
+
+/*
+ * Run @code from LLWPCB of @cb to LLWPCB of 0; the XOR that makes that 0
+ * counts, too.  It may push: no caller is a leaf function that has a red zone
+ * in use.
+ */
+#define lwp_profile(cb, code) \
+    asm volatile("llwpcb %0\n" code "\nxor %%eax, %%eax\n" \
+                 "llwpcb " R "ax" \
+                 : : "r" (cb) \
+                 : "eax", "ecx", "edx", "esi", "edi", "memory", "cc")
 
 #if LWP_64BIT
 #define UC_IP(uc) ((uc)->uc_mcontext.gregs[REG_RIP])

@@ -19,18 +19,6 @@ enum { IRE = 2, BRE = 3, DME = 4, CNH = 5, RNH = 6 };
 #define DAV             (1u << 12)      /* Figure 2-5 */
 #define SRC(source)     ((source) << 13)
 
-#define FILTER_CLF      (1u << 8)
-#define FILTER_NBC      (1u << 9)
-#define FILTER_RDC      (1u << 10)
-#define FILTER_RAM      (1u << 11)
-#define FILTER_OTH      (1u << 12)
-#define FILTER_NMB      (1u << 25)
-#define FILTER_NPB      (1u << 26)
-#define FILTER_NAB      (1u << 27)
-#define FILTER_NCB      (1u << 28)
-#define FILTER_NRB      (1u << 29)
-#define FILTER_IPI      (1u << 30)
-#define FILTER_IPF      (1u << 31)
 
 /* The caches of this CPU, which are the defaults */
 #define LINE            64

@@ -17,11 +17,6 @@ enum { DB = 1, BP = 3, OF = 4 };
 #define PREDICTION      (3u << 13)      /* PRV and PRD: see lwp-dme.c */
 #define TKN             (1u << 15)
 
-#define FILTER_NAB      (1u << 27)
-#define FILTER_NCB      (1u << 28)
-#define FILTER_NRB      (1u << 29)
-#define FILTER_IPI      (1u << 30)
-#define FILTER_IPF      (1u << 31)
 
 #define MSR_EFER        0xc0000080
 #define MSR_STAR        0xc0000081
