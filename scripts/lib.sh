@@ -93,6 +93,10 @@ mirror() {
 apt_lists() {
     d=$cache/apt/$1
     uri=$(mirror) || exit 1
+    # Security updates are next to what they update.
+    case $1 in
+    *-security) uri=${uri%/}; uri=${uri%/debian}/debian-security ;;
+    esac
     signed='[signed-by=/usr/share/keyrings/debian-archive-keyring.gpg]'
     mkdir -p "$d/lists/partial" "$d/archives/partial"
     {
@@ -136,4 +140,25 @@ fetch_debs() {
             logged "fetch-$p" apt_suite "$suite" download "$p/$suite")
         dpkg -x "$cache/debs/$p/"*.deb "$dir"
     done
+}
+
+# fetch_source DIR SUITE PACKAGE: a Debian source package, checked by apt when it
+# is fetched and against its .dsc from then on.
+fetch_source() {
+    if ! (cd "$1" 2>/dev/null && [ -f complete ] && verify_source); then
+        say "fetching the source of $3 ($2)"
+        rm -rf "$1"
+        mkdir -p "$1"
+        apt_lists "$2"
+        (cd "$1" && logged "fetch-source-$3" apt_suite "$2" source \
+            --download-only "$3/$2")
+        (cd "$1" && verify_source) ||
+            die "the source of $3 does not match its .dsc"
+        touch "$1/complete"
+    fi
+}
+
+verify_source() {
+    awk '/^Checksums-Sha256:/ { on = 1; next } /^[^ ]/ { on = 0 }
+         on { print $1 "  " $3 }' ./*.dsc | sha256sum --quiet -c - 2>/dev/null
 }

@@ -4,12 +4,14 @@
 #include "qemu/osdep.h"
 #include "qemu/units.h"
 #include "qemu/error-report.h"
+#include "qemu/qemu-print.h"
 #include "qapi/error.h"
 #include "exec/exec-all.h"
 #ifndef CONFIG_USER_ONLY
 #include "hw/boards.h"
 #endif
 #include "lwp.h"
+#include "trace.h"
 
 static bool lwp_supported(CPUX86State *env)
 {
@@ -52,6 +54,9 @@ bool lwp_cpu_expand_features(X86CPU *cpu)
 
         env->features[w] |= x86_cpu_get_supported_feature_word(cpu, w) &
                             ~env->user_features[w];
+    }
+    if (!(env->features[FEAT_1_EDX] & CPUID_APIC)) {
+        *events &= ~LWP_FLAG_INT;
     }
     /* What goes with an event comes and goes with it (Table 3-1). */
     if (!(*events & LWP_FLAG(LWP_EVENT_DME))) {
@@ -174,21 +179,19 @@ bool lwp_cpu_realize(X86CPU *cpu, Error **errp)
                    "'off', not '%s'", cpu->lwp_branch_predictor);
         return false;
     }
-    if (!lwp_supported(&cpu->env)) {
-        return true;
-    }
     config->latency_worst = 0;
     for (int i = 0; i < LWP_NR_SOURCES; i++) {
         config->latency_worst = MAX(config->latency_worst,
                                     2 * config->latency[i]);
     }
+    if (known && memcmp(config, &common, sizeof(common))) {
+        error_setg(errp, "LWP features and properties 'lwp-*' must be the same "
+                   "for all CPUs");
+        return false;
+    }
     if ((config->caps & LWP_CAP_PREDICTION) && !has_predictor(cpu)) {
         error_setg(errp, "Feature 'lwp-branch-prediction' needs a predictor, "
                    "'lwp-branch-predictor' is 'off'");
-        return false;
-    }
-    if (known && memcmp(config, &common, sizeof(common))) {
-        error_setg(errp, "Properties 'lwp-*' must be the same for all CPUs");
         return false;
     }
     if ((config->features & LWP_FLAG(LWP_EVENT_DME)) &&
@@ -242,13 +245,40 @@ bool lwp_cpu_rdmsr(CPUX86State *env, uint32_t msr, uint64_t *val)
 
 bool lwp_cpu_wrmsr(CPUX86State *env, uint32_t msr, uint64_t val)
 {
+    uint64_t old = env->lwp.cbaddr;
+
     if (!lwp_supported(env)) {
         return false;
     }
     if (msr == MSR_LWP_CFG) {
         return lwp_write_cfg(&env->lwp, &env->lwp_config, val);
     }
-    return lwp_write_cbaddr(&env->lwp, val);
+    if (!lwp_write_cbaddr(&env->lwp, val)) {
+        return false;
+    }
+    lwp_cpu_trace(env, old);
+    return true;
+}
+
+void lwp_cpu_disable(CPUX86State *env)
+{
+    uint64_t old = env->lwp.cbaddr;
+
+    lwp_disable(&env->lwp);
+    lwp_cpu_trace(env, old);
+}
+
+void lwp_cpu_trace(CPUX86State *env, uint64_t old)
+{
+    const LwpState *s = &env->lwp;
+    int index = env_cpu(env)->cpu_index;
+
+    if (old) {
+        trace_lwp_disable(index, old);
+    }
+    if (lwp_enabled(s)) {
+        trace_lwp_enable(index, s->cbaddr, s->flags, s->base, s->size);
+    }
 }
 
 void lwp_cpu_reset_user(CPUX86State *env)
@@ -277,6 +307,32 @@ void lwp_cpu_set_mode(CPUX86State *env, LwpMode mode)
         }
     }
     env->hflags = (env->hflags & ~(HF_LWP_MASK | HF_LWP_DME_MASK)) | hflags;
+}
+
+void lwp_cpu_dump(CPUX86State *env, FILE *f)
+{
+    static const char *const names[LWP_NR_EVENTS] = {
+        "VAL", "IRE", "BRE", "DME", "CNH", "RNH",
+    };
+    LwpState s = env->lwp;
+
+    if (!lwp_enabled(&s)) {
+        return;
+    }
+    /* Not what is only going to be due; the CPU may be running. */
+    s.ndue = 0;
+    lwp_sync(&s, &env->lwp_config);
+    qemu_fprintf(f, "LWP_CFG=%016" PRIx64 " LWP_CBADDR=%016" PRIx64 "\n"
+                 "LWP ring=%016" PRIx64 "+%07x head=%07x filters=%08x"
+                 " pending=%u\nLWP",
+                 s.cfg, s.cbaddr, s.base, s.size, s.head, s.filters,
+                 s.npending);
+    for (int i = 0; i < LWP_NR_EVENTS; i++) {
+        if (s.flags & LWP_FLAG(i + 1)) {
+            qemu_fprintf(f, " %s=%d", names[i], s.counter[i]);
+        }
+    }
+    qemu_fprintf(f, "\n");
 }
 
 void cpu_sync_lwp_hflags(CPUX86State *env)

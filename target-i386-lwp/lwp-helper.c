@@ -8,12 +8,16 @@
 #include "exec/helper-proto.h"
 #ifdef CONFIG_USER_ONLY
 #include "user/page-protection.h"
+#else
+#include "hw/i386/apic.h"
+#include "qemu/main-loop.h"
 #endif
 #include "accel/tcg/cpu-ops.h"
 #include "system/cpu-timers.h"
 #include "tcg/insn-start-words.h"
 #include "tcg/tcg.h"
 #include "tcg/helper-tcg.h"
+#include "trace.h"
 
 /* Guest memory that has been probed and that the host can reach directly. */
 typedef struct GuestRange {
@@ -52,8 +56,9 @@ static bool guest_writable(LwpMem *mem, uint64_t addr, uint32_t len)
 {
     void *host;
 
+    /* A watchpoint takes the CPU elsewhere, too. */
     return !(probe_pages(container_of(mem, GuestMem, parent), addr, len, true,
-                         &host) & TLB_INVALID_MASK);
+                         &host) & (TLB_INVALID_MASK | TLB_WATCHPOINT));
 }
 
 static void guest_probe(LwpMem *mem, uint64_t addr, uint32_t len)
@@ -63,6 +68,10 @@ static void guest_probe(LwpMem *mem, uint64_t addr, uint32_t len)
     bool one_page = !((addr ^ (addr + len - 1)) & TARGET_PAGE_MASK);
     void *host;
 
+    if (trace_event_get_state_backends(TRACE_LWP_FAULT) &&
+        (probe_pages(m, addr, len, true, &host) & TLB_INVALID_MASK)) {
+        trace_lwp_fault(env_cpu(m->env)->cpu_index, addr, len);
+    }
 #ifdef CONFIG_USER_ONLY
     /*
      * The host raises the fault, at the first store.  That is early enough
@@ -155,6 +164,40 @@ static void guest_st_record(LwpMem *mem, uint64_t addr, const LwpRecord *record)
     }
 }
 
+#ifndef CONFIG_USER_ONLY
+static void deliver_interrupt(CPUState *cs, run_on_cpu_data vector)
+{
+    apic_deliver_fixed(X86_CPU(cs)->apic_state, vector.host_int);
+}
+#endif
+
+static void guest_report(LwpMem *mem, uint64_t addr, const LwpRecord *record,
+                         bool missed, uint8_t vector)
+{
+    CPUState *cs = env_cpu(container_of(mem, GuestMem, parent)->env);
+    uint8_t event = record->q[0];
+
+    if (missed) {
+        trace_lwp_miss(cs->cpu_index, event, record->q[1]);
+    } else {
+        trace_lwp_store(cs->cpu_index, event, record->q[1], addr);
+    }
+#ifndef CONFIG_USER_ONLY
+    if (vector) {
+        run_on_cpu_data data = RUN_ON_CPU_HOST_INT(vector);
+
+        trace_lwp_interrupt(cs->cpu_index, vector);
+        if (icount_enabled()) {
+            /* This may be the middle of a block; it is done behind it. */
+            async_run_on_cpu(cs, deliver_interrupt, data);
+        } else {
+            BQL_LOCK_GUARD();
+            deliver_interrupt(cs, data);
+        }
+    }
+#endif
+}
+
 static const LwpMemOps guest_mem_ops = {
     .probe = guest_probe,
     .writable = guest_writable,
@@ -163,6 +206,7 @@ static const LwpMemOps guest_mem_ops = {
     .st32 = guest_st32,
     .st64 = guest_st64,
     .st_record = guest_st_record,
+    .report = guest_report,
 };
 
 static GuestMem guest_mem(CPUX86State *env, uintptr_t ra)
@@ -219,13 +263,20 @@ void helper_llwpcb(CPUX86State *env, target_ulong ea)
     uintptr_t ra = GETPC();
     GuestMem mem = guest_mem(env, ra);
     LwpSegment ds = data_segment(env);
+    uint64_t old = env->lwp.cbaddr;
+    bool valid;
 
     check_available(env, ra);
-    if (!lwp_llwpcb(&env->lwp, &mem.parent, &ds, ea)) {
-        cpu_sync_lwp_hflags(env);
+    /* The new LWPCB may fault when the old one has been done with (§5.1). */
+    lwp_llwpcb(&env->lwp, &mem.parent, &ds, 0);
+    lwp_cpu_trace(env, old);
+    cpu_sync_lwp_hflags(env);
+    valid = lwp_llwpcb(&env->lwp, &mem.parent, &ds, ea);
+    lwp_cpu_trace(env, 0);
+    cpu_sync_lwp_hflags(env);
+    if (!valid) {
         raise_exception_err_ra(env, EXCP0D_GPF, 0, ra);
     }
-    cpu_sync_lwp_hflags(env);
 }
 
 target_ulong helper_slwpcb(CPUX86State *env)
@@ -233,7 +284,6 @@ target_ulong helper_slwpcb(CPUX86State *env)
     uintptr_t ra = GETPC();
     GuestMem mem = guest_mem(env, ra);
     LwpSegment ds = data_segment(env);
-
     target_ulong ea;
 
     check_available(env, ra);
@@ -653,12 +703,21 @@ void lwp_cpu_access(CPUX86State *env, vaddr addr, unsigned size,
     }
 }
 
+void lwp_cpu_settle(CPUX86State *env)
+{
+    GuestMem mem = guest_mem(env, BOUNDARY_RA);
+
+    lwp_settle(&env->lwp, &mem.parent);
+}
+
 void lwp_cpu_xrstor(CPUX86State *env, const uint8_t *image)
 {
     LwpSegment ds = data_segment(env);
+    uint64_t old = env->lwp.cbaddr;
 
     lwp_xrstor(&env->lwp, &env->lwp_config, image,
                env->hflags & HF_CPL_MASK ? &ds : NULL);
+    lwp_cpu_trace(env, old);
     env->lwp.started = lwp_tb_mode(env->hflags) != LWP_MODE_OFF;
     cpu_sync_lwp_hflags(env);
 }

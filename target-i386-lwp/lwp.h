@@ -29,6 +29,15 @@ void lwp_cpu_cpuid(CPUX86State *env, uint32_t *eax, uint32_t *ebx,
 bool lwp_cpu_rdmsr(CPUX86State *env, uint32_t msr, uint64_t *val);
 bool lwp_cpu_wrmsr(CPUX86State *env, uint32_t msr, uint64_t val);
 
+/* Stop LWP and forget its state; LWP_CFG stays. */
+void lwp_cpu_disable(CPUX86State *env);
+
+/* Trace that LWP may have been started, with LWP_CBADDR @old before. */
+void lwp_cpu_trace(CPUX86State *env, uint64_t old);
+
+/* A few lines of "info registers", while LWP is enabled. */
+void lwp_cpu_dump(CPUX86State *env, FILE *f);
+
 /*
  * What an operating system would have set up (§8.7.1), in user mode emulation:
  * all of LWP_CFG but the interrupt.
@@ -103,6 +112,16 @@ static inline void lwp_access(CPUX86State *env, vaddr addr, unsigned size,
 {
     if (unlikely(env->hflags & HF_LWP_DME_MASK)) {
         lwp_cpu_access(env, addr, size, type, ra);
+    }
+}
+
+/* An exception or interrupt is about to be delivered. */
+void lwp_cpu_settle(CPUX86State *env);
+
+static inline void lwp_interrupt(CPUX86State *env)
+{
+    if (unlikely(env->lwp.ndue)) {
+        lwp_cpu_settle(env);
     }
 }
 

@@ -12,6 +12,7 @@ enum {
     CB_BASE = 8,
     CB_HEAD = 16,
     CB_MISSED = 24,
+    CB_THRESHOLD = 32,
     CB_FILTERS = 36,
     CB_BASE_IP = 40,
     CB_LIMIT_IP = 48,
@@ -67,6 +68,7 @@ enum {
 #define RECORD_LATENCY_SHIFT    32
 
 #define CFG_COREID(cfg) ((uint8_t)((cfg) >> 32))
+#define CFG_VECTOR(cfg) ((uint8_t)((cfg) >> 40))
 #define CFG_FIELDS      0xffff00000000ull       /* COREID and VECTOR */
 
 #define MIN(a, b)       ((a) < (b) ? (a) : (b))
@@ -358,6 +360,27 @@ void lwp_probe_store(const LwpState *s, LwpMem *mem)
 }
 
 /*
+ * The vector to interrupt with when the head has become @head, or 0 (Table 6-1,
+ * Threshold).  Flags, Threshold and tail are read each time (§8.3).
+ */
+static uint8_t interrupt_due(const LwpState *s, LwpMem *mem, uint32_t head)
+{
+    uint64_t cb = s->cbaddr;
+    uint32_t tail, used;
+
+    if (!(s->cfg & LWP_FLAG_INT) ||
+        !(ld32(mem, cb + CB_FLAGS) & LWP_FLAG_INT)) {
+        return 0;
+    }
+    tail = ld32(mem, cb + CB_TAIL) % s->size;
+    used = (head < tail ? s->size : 0) + head - tail;
+    if (used < (ld32(mem, cb + CB_THRESHOLD) & -LWP_RECORD_SIZE)) {
+        return 0;
+    }
+    return CFG_VECTOR(s->cfg);
+}
+
+/*
  * Store, report and reset (§1.1 steps 3 to 5) for @record.  A negative @left
  * is the counter of the record's event with this occurrence counted, to be
  * reset from there.  Returns true if the ring was full.
@@ -373,6 +396,7 @@ static bool store_record(LwpState *s, LwpMem *mem, const LwpRecord *record,
     uint32_t next = s->head + LWP_RECORD_SIZE;
     uint64_t prng = s->prng;
     int32_t reset = 0, floor = 0;
+    uint8_t vector = 0;
     bool full;
 
     lwp_probe_store(s, mem);
@@ -404,6 +428,7 @@ static bool store_record(LwpState *s, LwpMem *mem, const LwpRecord *record,
         mem->ops->st64(mem, cb + CB_MISSED,
                        mem->ops->ld64(mem, cb + CB_MISSED) + 1);
     } else {
+        vector = interrupt_due(s, mem, next);
         s->head = next;
     }
     s->prng = prng;
@@ -413,7 +438,22 @@ static bool store_record(LwpState *s, LwpMem *mem, const LwpRecord *record,
     }
     /* Whoever takes a page away does so in between, or on another processor. */
     s->ready = (slot ^ (s->base + s->head + LWP_RECORD_SIZE - 1)) < 4096;
+    mem->ops->report(mem, slot, record, full, vector);
     return full;
+}
+
+static void store_next(LwpState *s, LwpMem *mem)
+{
+    unsigned event = s->pending[0].q[0] & 0xff;
+    int32_t left = 0;
+
+    if (event <= LWP_NR_EVENTS && enabled(s, event)) {
+        left = s->counter[event - 1];
+    }
+    store_record(s, mem, &s->pending[0], left);
+    s->npending--;
+    memmove(&s->pending[0], &s->pending[1],
+            s->npending * sizeof(s->pending[0]));
 }
 
 static void store_pending(LwpState *s, LwpMem *mem)
@@ -422,16 +462,7 @@ static void store_pending(LwpState *s, LwpMem *mem)
 
     lwp_sync(s, mem->config);
     while (s->npending) {
-        unsigned event = s->pending[0].q[0] & 0xff;
-        int32_t left = 0;
-
-        if (event <= LWP_NR_EVENTS && enabled(s, event)) {
-            left = s->counter[event - 1];
-        }
-        store_record(s, mem, &s->pending[0], left);
-        s->npending--;
-        memmove(&s->pending[0], &s->pending[1],
-                s->npending * sizeof(s->pending[0]));
+        store_next(s, mem);
     }
     s->deferred = false;
     near = distance(s, mem->config);
@@ -599,7 +630,9 @@ bool lwp_trip(LwpState *s, LwpMem *mem, const LwpBlock *block)
             s->fuse -= units;
             return true;
         }
-        if (!block->late && ready(s, mem) && foresee(s, mem, block)) {
+        /* Blocks that may not count anything do not trip. */
+        if (!block->late && s->ip_filter == LWP_IP_ALL && !s->by_prediction &&
+            ready(s, mem) && foresee(s, mem, block)) {
             arm_for(s, mem->config, 0);
             s->fuse -= units;
             return true;
@@ -608,6 +641,18 @@ bool lwp_trip(LwpState *s, LwpMem *mem, const LwpBlock *block)
     s->ndue = 0;
     s->step = MIN(block->insns, near + 1);
     return false;
+}
+
+void lwp_settle(LwpState *s, LwpMem *mem)
+{
+    lwp_sync(s, mem->config);
+    while (s->npending) {
+        s->ready = false;
+        if (!ready(s, mem)) {
+            break;
+        }
+        store_next(s, mem);
+    }
 }
 
 void lwp_unretire(LwpState *s, uint32_t insns, LwpBranch branch, uint64_t ip)

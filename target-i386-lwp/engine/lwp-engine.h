@@ -164,6 +164,12 @@ typedef struct LwpMemOps {
     void (*st32)(LwpMem *mem, uint64_t addr, uint32_t val);
     void (*st64)(LwpMem *mem, uint64_t addr, uint64_t val);
     void (*st_record)(LwpMem *mem, uint64_t addr, const LwpRecord *record);
+    /*
+     * Nothing can fail any more: @record is in the ring at @addr, or has been
+     * missed there.  Interrupt with @vector, if that is not 0 (§8.5).
+     */
+    void (*report)(LwpMem *mem, uint64_t addr, const LwpRecord *record,
+                   bool missed, uint8_t vector);
 } LwpMemOps;
 
 struct LwpMem {
@@ -282,6 +288,13 @@ typedef struct LwpBlock {
  * what was due in the block before.
  */
 bool lwp_trip(LwpState *s, LwpMem *mem, const LwpBlock *block);
+
+/*
+ * The program is interrupted while LwpState.ndue is not 0, between the block of
+ * which lwp_trip() has noted the events and the next one.  Store their records,
+ * as far as that does not fault: XSAVE (§7.2) could keep only one of them.
+ */
+void lwp_settle(LwpState *s, LwpMem *mem);
 
 /* Have lwp_trip() called for the next block, if it has a fuse. */
 void lwp_expire(LwpState *s, const LwpConfig *config);

@@ -14,6 +14,7 @@
 #include "lwp-engine.h"
 
 #define FEATURES    (LWP_FLAG_EVENTS | LWP_FLAG_INT)
+#define VECTOR      (0x51ull << 40)
 #define CB_SIZE     176         /* LwpCbSize for six events, bytes */
 
 typedef struct Window {
@@ -26,6 +27,7 @@ static Window windows[3];       /* old LWPCB, old ring, new LWPCB */
 static int fault_in;            /* accesses until one faults; none if < 0 */
 static jmp_buf fault;
 static LwpState lwp;
+static unsigned interrupts;
 
 static const LwpConfig config = {
     .features = FEATURES,
@@ -120,6 +122,37 @@ static void fuzz_st_record(LwpMem *mem, uint64_t addr, const LwpRecord *record)
     }
 }
 
+/* A look that does not fault */
+static uint32_t peek32(uint64_t addr)
+{
+    int saved = fault_in;
+    uint32_t val;
+
+    fault_in = -1;
+    val = fuzz_ld32(NULL, addr);
+    fault_in = saved;
+    return val;
+}
+
+/* Table 6-1, Threshold, to the letter; memory is as it was looked at. */
+static void fuzz_report(LwpMem *mem, uint64_t addr, const LwpRecord *record,
+                        bool missed, uint8_t vector)
+{
+    uint64_t cb = lwp.cbaddr, offset = addr - lwp.base;
+    int64_t threshold = peek32(cb + 32) / LWP_RECORD_SIZE * LWP_RECORD_SIZE;
+    int64_t used = ((int64_t)lwp.head - peek32(cb + 64)) % lwp.size;
+    bool due = !missed && (peek32(cb) & lwp.cfg & LWP_FLAG_INT) &&
+               (used < 0 ? used + lwp.size : used) >= threshold;
+
+    (void)mem;
+    if (lwp.head != (missed ? offset : (offset + LWP_RECORD_SIZE) % lwp.size) ||
+        vector != (due ? lwp.cfg >> 40 & 255 : 0) || !(record->q[0] & 255)) {
+        fprintf(stderr, "a wrong report\n");
+        abort();
+    }
+    interrupts += due;
+}
+
 static const LwpMemOps fuzz_ops = {
     .probe = fuzz_probe,
     .writable = fuzz_writable,
@@ -128,6 +161,7 @@ static const LwpMemOps fuzz_ops = {
     .st32 = fuzz_st32,
     .st64 = fuzz_st64,
     .st_record = fuzz_st_record,
+    .report = fuzz_report,
 };
 
 /* A load that misses, as translated code and its helper ask about it. */
@@ -263,7 +297,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     input = data;
     input_end = data + size;
-    lwp = (LwpState) { .cfg = FEATURES };
+    lwp = (LwpState) { .cfg = FEATURES | VECTOR };
     memset(&predictor, 0, sizeof(predictor));
     memset(ram, 0, sizeof(ram));
 
@@ -321,6 +355,6 @@ int main(void)
         }
         LLVMFuzzerTestOneInput(data, rand() % sizeof(data));
     }
-    return 0;
+    return interrupts == 0;
 }
 #endif

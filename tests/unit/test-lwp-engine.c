@@ -19,6 +19,7 @@
 #define MIN_RING    1024u
 #define ALL_EVENTS  LWP_FLAG_EVENTS
 #define MAX_COUNT   0x1ffffff
+#define VECTOR      0xa5
 
 #define FLAG_VAL    LWP_FLAG(LWP_EVENT_VAL)
 #define FLAG_IRE    LWP_FLAG(LWP_EVENT_IRE)
@@ -38,6 +39,12 @@ typedef struct TestMem {
     int accesses;
     uint64_t fault_addr;
     jmp_buf fault;
+    bool moves;             /* a consumer moves the tail while we store */
+    uint32_t moves_to;
+    int reports;            /* and the last one: */
+    uint64_t slot;
+    bool missed;
+    uint8_t vector;
 } TestMem;
 
 static TestMem mem;
@@ -110,6 +117,32 @@ static void test_st_record(LwpMem *m, uint64_t addr, const LwpRecord *record)
     for (int i = 0; i < LWP_RECORD_SIZE / 8; i++) {
         test_st64(m, addr + 8 * i, record->q[i]);
     }
+    if (mem.moves) {
+        test_st32(m, CB + 64, mem.moves_to);
+    }
+}
+
+/* By then all is in memory, and in the state (§8.3). */
+static void test_report(LwpMem *m, uint64_t addr, const LwpRecord *record,
+                        bool missed, uint8_t vector)
+{
+    uint32_t offset = addr - lwp.base;
+    uint32_t next = offset + LWP_RECORD_SIZE;
+    uint32_t head;
+
+    memcpy(&head, &mem.bytes[lwp.cbaddr + 16 - MEM_BASE], 4);
+    head = GUINT32_FROM_LE(head);
+    g_assert_cmpuint(head, ==, missed ? offset : next == lwp.size ? 0 : next);
+    g_assert_cmpuint(lwp.head, ==, head);
+    for (int i = 0; i < LWP_RECORD_SIZE / 8; i++) {
+        uint64_t q = GUINT64_TO_LE(record->q[i]);
+
+        g_assert_cmpmem(&mem.bytes[addr + 8 * i - MEM_BASE], 8, &q, 8);
+    }
+    mem.reports++;
+    mem.slot = addr;
+    mem.missed = missed;
+    mem.vector = vector;
 }
 
 static const LwpMemOps test_ops = {
@@ -120,6 +153,7 @@ static const LwpMemOps test_ops = {
     .st32 = test_st32,
     .st64 = test_st64,
     .st_record = test_st_record,
+    .report = test_report,
 };
 
 /* Runs a statement; whether it faulted. */
@@ -162,6 +196,7 @@ static uint64_t counter(uint64_t cb, int event)
 #define BASE(cb)    ((cb) + 8)
 #define HEAD(cb)    ((cb) + 16)
 #define MISSED(cb)  ((cb) + 24)
+#define THRESHOLD(cb) ((cb) + 32)
 #define FILTERS(cb) ((cb) + 36)
 #define BASE_IP(cb) ((cb) + 40)
 #define LIMIT_IP(cb) ((cb) + 48)
@@ -918,6 +953,256 @@ static void test_pending_deferred(void)
     g_assert_cmpuint(get32(HEAD(CB)), ==, 96);
 }
 
+static void set_vector(uint8_t vector)
+{
+    g_assert_true(lwp_write_cfg(&lwp, &config, (uint32_t)lwp.cfg |
+                                               (uint64_t)vector << 40));
+}
+
+/* There have been @n reports; the last one @missed or raised @vector. */
+static void assert_reports(int n, bool missed, uint8_t vector)
+{
+    g_assert_cmpint(mem.reports, ==, n);
+    if (n) {
+        g_assert_true(mem.missed == missed);
+        g_assert_cmphex(mem.vector, ==, missed ? 0 : vector);
+    }
+    mem.reports = 0;
+}
+
+static void start_int(uint32_t size, uint32_t head, uint32_t tail,
+                      uint32_t threshold)
+{
+    reset(LWP_FLAG_INT);
+    set_vector(VECTOR);
+    init_cb(CB, LWP_FLAG_INT, RING - head, size);
+    put32(HEAD(CB), head);
+    put32(TAIL(CB), tail);
+    put32(THRESHOLD(CB), threshold);
+    g_assert_true(load(CB));
+}
+
+/* One record, with a tail that is as it should be, by Table 6-1 */
+static void check_threshold(uint32_t loaded, uint32_t head, uint32_t tail,
+                            uint32_t threshold)
+{
+    int64_t size = loaded / LWP_RECORD_SIZE * LWP_RECORD_SIZE;
+    int64_t next = (head + LWP_RECORD_SIZE) % size;
+    int64_t used = ((next - (int64_t)tail) % size + size) % size;
+    bool full = next == tail;
+
+    start_int(loaded, head, tail, threshold);
+    g_assert_true(ins(1) == full);
+    g_assert_cmphex(mem.slot, ==, RING);
+    assert_reports(1, full,
+                   used >= threshold / LWP_RECORD_SIZE * LWP_RECORD_SIZE ?
+                   VECTOR : 0);
+    g_assert_cmpuint(get64(MISSED(CB)), ==, full);
+}
+
+static uint32_t random_offset(uint32_t size)
+{
+    uint32_t n = size / LWP_RECORD_SIZE;
+    uint32_t near = g_test_rand_int_range(0, 4);
+
+    switch (g_test_rand_int_range(0, 3)) {
+    case 0:
+        return near * LWP_RECORD_SIZE;
+    case 1:
+        return (n - 1 - near) * LWP_RECORD_SIZE;
+    default:
+        return g_test_rand_int_range(0, n) * LWP_RECORD_SIZE;
+    }
+}
+
+static void test_threshold(void)
+{
+    static const uint32_t thresholds[] = {
+        0, 1, 31, 32, 33, 64, 512, 960, 991, 992, 1023, 1024, 1055, 1056,
+        1088, 0x7fffffff, 0x80000000, 0xffffffdf, 0xffffffe0, 0xffffffff,
+    };
+    static const uint32_t sizes[] = { 1055, 1087 };     /* 1024 and 1056 */
+
+    for (int i = 0; i < G_N_ELEMENTS(sizes); i++) {
+        for (uint32_t head = 0; head + 32 <= sizes[i]; head += 32) {
+            for (uint32_t tail = 0; tail + 32 <= sizes[i]; tail += 32) {
+                for (int t = 0; t < G_N_ELEMENTS(thresholds); t++) {
+                    check_threshold(sizes[i], head, tail, thresholds[t]);
+                }
+            }
+        }
+    }
+
+    for (int i = 0; i < 20000; i++) {
+        /* The test's memory is where the record is; that is below 1 MiB. */
+        uint32_t bits = g_test_rand_int_range(11, 29);
+        uint32_t size = g_test_rand_int_range(MIN_RING, 1 << bits);
+        uint32_t head = random_offset(MIN(size, MEM_BASE));
+        uint32_t tail = g_test_rand_int_range(0, 3) ? random_offset(size) :
+                        (head + 32) / 32 % (size / 32) * 32;
+        int64_t used = ((int64_t)head + 32 - tail + size / 32 * 32) %
+                       (size / 32 * 32);
+        int64_t threshold = g_test_rand_bit() ?
+                            (uint32_t)g_test_rand_int() :
+                            used + g_test_rand_int_range(-65, 66);
+
+        check_threshold(size, head, tail, MAX(threshold, 0));
+    }
+}
+
+/* Tails against the rules of Table 6-1: nothing else is touched. */
+static void test_threshold_bad_tail(void)
+{
+    static const uint32_t tails[] = {
+        1, 16, 31, 33, 1023, 1024, 1025, 1056, 2048, 0x7fffffff, 0x80000000,
+        0xffffffe0, 0xffffffff,
+    };
+    static uint8_t before[sizeof(mem.bytes)];
+
+    for (int i = 0; i < G_N_ELEMENTS(tails); i++) {
+        for (uint32_t head = 0; head < MIN_RING; head += 32) {
+            uint32_t next = (head + 32) % MIN_RING;
+
+            start_int(MIN_RING, head, tails[i], 512);
+            memcpy(before, mem.bytes, sizeof(before));
+            g_assert_false(ins(1));
+            g_assert_cmpint(mem.reports, ==, 1);
+            g_assert_true(mem.vector == VECTOR || mem.vector == 0);
+            g_assert_cmpuint(get32(HEAD(CB)), ==, next);
+            memset(&mem.bytes[RING - MEM_BASE], 0, 32);
+            put32(HEAD(CB), head);
+            g_assert_cmpmem(mem.bytes, sizeof(before), before, sizeof(before));
+        }
+    }
+}
+
+/* §8.3: the tail is read when the record has been stored. */
+static void test_threshold_moving_tail(void)
+{
+    static const struct {
+        uint32_t head, tail, threshold, moves_to;
+        bool missed, raised;
+    } t[] = {
+        { 64, 0, 96, 0, false, true },
+        { 64, 0, 96, 32, false, false },        /* not above it any more */
+        { 64, 0, 64, 32, false, true },         /* still is */
+        { 64, 0, 32, 64, false, true },
+        { 64, 0, 64, 64, false, false },
+        { 64, 0, 32, 96, false, false },        /* nothing is left */
+        { 64, 0, 0, 96, false, true },
+        { 992, 512, 512, 512, false, true },    /* the head wraps */
+        { 992, 512, 512, 544, false, false },
+        { 992, 512, 32, 992, false, true },
+        { 64, 96, 0, 128, true, false },        /* full before */
+    };
+
+    for (int i = 0; i < G_N_ELEMENTS(t); i++) {
+        start_int(MIN_RING, t[i].head, t[i].tail, t[i].threshold);
+        mem.moves = true;
+        mem.moves_to = t[i].moves_to;
+        g_assert_true(ins(1) == t[i].missed);
+        assert_reports(1, t[i].missed, t[i].raised ? VECTOR : 0);
+    }
+}
+
+/* LWP_CFG, its vector and LWPCB.Flags, Threshold all decide at each record. */
+static void test_interrupt_enable(void)
+{
+    uint8_t image[LWP_XSAVE_SIZE];
+
+    for (unsigned vector = 0; vector < 256; vector++) {
+        start_int(MIN_RING, 0, 0, 0);
+        set_vector(vector);
+        ins(1);
+        assert_reports(1, false, vector);
+    }
+
+    start_int(MIN_RING, 0, 0, 0);
+    put32(FLAGS(CB), ~LWP_FLAG_INT);
+    ins(1);
+    assert_reports(1, false, 0);
+    put32(FLAGS(CB), LWP_FLAG_INT);
+    ins(1);
+    assert_reports(1, false, VECTOR);
+    put32(THRESHOLD(CB), 128);
+    ins(1);
+    assert_reports(1, false, 0);
+    ins(1);
+    assert_reports(1, false, VECTOR);
+    put32(TAIL(CB), 32);
+    ins(1);
+    assert_reports(1, false, VECTOR);
+    put32(TAIL(CB), 96);
+    ins(1);
+    assert_reports(1, false, 0);
+    put32(THRESHOLD(CB), 0);
+
+    /* §4.2: withdrawn at once, and LLWPCB says so. */
+    g_assert_true(lwp_write_cfg(&lwp, &config, (uint64_t)VECTOR << 40));
+    ins(1);
+    assert_reports(1, false, 0);
+    g_assert_true(load(CB));
+    g_assert_cmphex(get32(FLAGS(CB)), ==, 0);
+    g_assert_true(lwp_write_cfg(&lwp, &config,
+                                (uint64_t)VECTOR << 40 | LWP_FLAG_INT));
+    ins(1);
+    assert_reports(1, false, 0);
+
+    /* §7.4: not by XRSTOR, and not by what the image says. */
+    start_int(MIN_RING, 0, 0, 64);
+    ins(1);
+    ins(1);
+    assert_reports(2, false, VECTOR);
+    lwp_xsave(&lwp, &config, image);
+    g_assert_cmphex(image[8] | image[11], ==, 0);
+    lwp_xrstor(&lwp, &config, image, NULL);
+    g_assert_true(boundary(0x1000));
+    g_assert_cmpint(mem.reports, ==, 0);
+    ins(1);
+    assert_reports(1, false, VECTOR);
+    put32(FLAGS(CB), 0);
+    image[11] = 0x80;
+    lwp_xrstor(&lwp, &config, image, NULL);
+    ins(1);
+    assert_reports(1, false, 0);
+}
+
+/* One report for each record, of whatever event. */
+static void test_reports(void)
+{
+    start(ALL_EVENTS | LWP_FLAG_INT, ALL_EVENTS | LWP_FLAG_INT);
+    set_vector(VECTOR);
+    put32(interval(CB, LWP_EVENT_VAL), 2);
+    for (int n = LWP_EVENT_IRE; n <= LWP_NR_EVENTS; n++) {
+        lwp.counter[n - 1] = 1000;
+    }
+    for (int i = 0; i < 9; i++) {
+        bool stored = val(1);
+
+        g_assert_true(stored == (i % 3 == 0));
+        assert_reports(stored, false, VECTOR);
+    }
+    for (int n = LWP_EVENT_IRE; n <= LWP_NR_EVENTS; n++) {
+        uint32_t head = lwp.head;
+
+        put32(interval(CB, n), 1000);
+        lwp.counter[n - 1] = 0;
+        miss(LWP_SOURCE_L2);
+        retire(0x1000, LWP_BRANCH_JMP, true, 0x1000);
+        g_assert_cmpint(mem.reports, ==, 0);
+        g_assert_true(boundary(0x1000));
+        g_assert_cmphex(mem.bytes[RING + head - MEM_BASE], ==, n);
+        g_assert_cmphex(mem.slot, ==, RING + head);
+        assert_reports(1, false, VECTOR);
+    }
+    put32(TAIL(CB), lwp.head + 32);
+    ins(1);
+    assert_reports(1, true, 0);
+    slwpcb();
+    g_assert_true(load(0));
+    assert_reports(0, false, 0);
+}
+
 /* A record or LWPCB across two pages is stored whole or not at all. */
 static void test_page_crossing(void)
 {
@@ -949,11 +1234,12 @@ static void test_page_crossing(void)
  * have given without the fault.
  */
 enum { OP_INS, OP_INS_FULL, OP_VAL, OP_VAL_RANDOM, OP_SLWPCB, OP_LLWPCB,
-       OP_LLWPCB_PENDING, OP_PENDING, OP_COUNT };
+       OP_LLWPCB_PENDING, OP_PENDING, OP_PENDING_FULL, OP_COUNT };
 
 static void op_setup(int op)
 {
-    start(ALL_EVENTS, ALL_EVENTS);
+    start(ALL_EVENTS | LWP_FLAG_INT, ALL_EVENTS | LWP_FLAG_INT);
+    set_vector(VECTOR);
     init_cb(CB2, ALL_EVENTS, RING2, MIN_RING);
     for (int n = 1; n <= LWP_NR_EVENTS; n++) {
         put32(interval(CB, n), 100 + n);
@@ -972,10 +1258,12 @@ static void op_setup(int op)
         lwp.counter[0] = 0;
         break;
     case OP_LLWPCB_PENDING:
+    case OP_PENDING_FULL:
+        put32(TAIL(CB), 32);
+        /* fall through */
     case OP_PENDING:
         set_pending((LwpRecord) { { 3, 4, 5, 6 } });
         lwp.counter[2] = -9;
-        put32(TAIL(CB), 32);
         break;
     }
 }
@@ -999,6 +1287,7 @@ static void op_run(int op)
         g_assert_true(load(CB2));
         break;
     case OP_PENDING:
+    case OP_PENDING_FULL:
         boundary(0x1000);
         lwp.deferred_ip = 0;
         break;
@@ -1017,6 +1306,15 @@ static void op_run_with_fault(int op, int access)
 
 static void test_restart(void)
 {
+    static const struct {
+        int reports;
+        bool missed;
+    } want_op[OP_COUNT] = {
+        [OP_INS] = { 1, false }, [OP_INS_FULL] = { 1, true },
+        [OP_VAL] = { 1, false }, [OP_VAL_RANDOM] = { 1, false },
+        [OP_LLWPCB_PENDING] = { 1, true },
+        [OP_PENDING] = { 1, false }, [OP_PENDING_FULL] = { 1, true },
+    };
     static LwpState want;
     static uint8_t want_bytes[sizeof(mem.bytes)];
 
@@ -1028,11 +1326,13 @@ static void test_restart(void)
         op_run(op);
         accesses = mem.accesses;
         g_assert_cmpint(accesses, >, 2);
+        assert_reports(want_op[op].reports, want_op[op].missed, VECTOR);
         want = lwp;
         memcpy(want_bytes, mem.bytes, sizeof(mem.bytes));
 
         for (int k = 0; k < accesses; k++) {
             op_run_with_fault(op, k);
+            assert_reports(want_op[op].reports, want_op[op].missed, VECTOR);
             g_assert_cmpmem(&lwp, sizeof(lwp), &want, sizeof(want));
             g_assert_cmpmem(mem.bytes, sizeof(mem.bytes),
                             want_bytes, sizeof(want_bytes));
@@ -2079,6 +2379,57 @@ static void test_precise(void)
     g_assert_cmpuint(lwp.step, ==, 2);
 }
 
+/*
+ * A program is interrupted behind a block that has been foreseen to cause two
+ * events: their records are stored, unless that would fault.
+ */
+static void test_settle(void)
+{
+    LwpBlock block = { .ip = 0x1000, .lengths = { 0x1111111111 }, .insns = 10 };
+
+    for (int gone = 0; gone < 3; gone++) {
+        reset(FLAG_IRE | FLAG_CNH);
+        init_cb(CB, FLAG_IRE | FLAG_CNH, RING, 4 * PAGE);
+        put32(HEAD(CB), PAGE - 32);
+        put32(interval(CB, LWP_EVENT_IRE), 100);
+        put32(counter(CB, LWP_EVENT_IRE), 3);
+        put32(interval(CB, LWP_EVENT_CNH), 200);
+        put32(counter(CB, LWP_EVENT_CNH), 4);
+        g_assert_true(load(CB));
+        lwp.fuse -= LWP_FUSE(10, 0);
+        g_assert_true(lwp_trip(&lwp, &mem.parent, &block));
+        g_assert_cmpuint(lwp.ndue, ==, 2);
+        /* Another processor may have taken pages away. */
+        mem.absent[(RING - MEM_BASE) / PAGE + 1] = gone > 0;
+        mem.absent[(RING - MEM_BASE) / PAGE] = gone > 1;
+
+        lwp_settle(&lwp, &mem.parent);
+        g_assert_cmpuint(lwp.ndue, ==, 0);
+        g_assert_cmpuint(lwp.npending, ==, gone);
+        g_assert_cmpint(mem.reports, ==, 2 - gone);
+        memset(mem.absent, 0, sizeof(mem.absent));
+        g_assert_true(boundary(0x100a));
+        assert_record(RING + PAGE - 32, LWP_EVENT_IRE, 0, 0, 0, 0x1003, 0);
+        assert_record(RING + PAGE, LWP_EVENT_CNH, 0, 0, 0, 0x1004, 0);
+        g_assert_cmpint(lwp.counter[LWP_EVENT_IRE - 1], ==, 100 - 6);
+        g_assert_cmpint(lwp.counter[LWP_EVENT_CNH - 1], ==, 200 - 5);
+    }
+
+    /* It may have been left before any of them. */
+    reset(FLAG_IRE);
+    init_cb(CB, FLAG_IRE, RING, 4 * PAGE);
+    put32(interval(CB, LWP_EVENT_IRE), 100);
+    put32(counter(CB, LWP_EVENT_IRE), 3);
+    g_assert_true(load(CB));
+    lwp.fuse -= LWP_FUSE(10, 0);
+    g_assert_true(lwp_trip(&lwp, &mem.parent, &block));
+    lwp_unretire(&lwp, 8, LWP_BRANCH_NONE, 0x1002);
+    lwp_settle(&lwp, &mem.parent);
+    g_assert_cmpuint(lwp.ndue, ==, 0);
+    g_assert_cmpint(mem.reports, ==, 0);
+    g_assert_cmpint(lwp.counter[LWP_EVENT_IRE - 1], ==, 1);
+}
+
 /* Counters stop at the end of their range while a record cannot be stored. */
 static void test_saturation(void)
 {
@@ -2168,6 +2519,11 @@ int main(int argc, char **argv)
     g_test_add_func("/lwp/ring/records", test_records);
     g_test_add_func("/lwp/ring/full", test_ring_full);
     g_test_add_func("/lwp/ring/page-crossing", test_page_crossing);
+    g_test_add_func("/lwp/interrupt/threshold", test_threshold);
+    g_test_add_func("/lwp/interrupt/bad-tail", test_threshold_bad_tail);
+    g_test_add_func("/lwp/interrupt/moving-tail", test_threshold_moving_tail);
+    g_test_add_func("/lwp/interrupt/enable", test_interrupt_enable);
+    g_test_add_func("/lwp/interrupt/reports", test_reports);
     g_test_add_func("/lwp/val/period", test_val_period);
     g_test_add_func("/lwp/val/disabled", test_val_disabled);
     g_test_add_func("/lwp/val/missed", test_val_missed);
@@ -2195,6 +2551,7 @@ int main(int argc, char **argv)
     g_test_add_func("/lwp/retire/expire", test_expire);
     g_test_add_func("/lwp/retire/overrun", test_overrun_blocks);
     g_test_add_func("/lwp/retire/precise", test_precise);
+    g_test_add_func("/lwp/retire/settle", test_settle);
     g_test_add_func("/lwp/retire/saturation", test_saturation);
     g_test_add_func("/lwp/state-valid", test_state_valid);
     return g_test_run();

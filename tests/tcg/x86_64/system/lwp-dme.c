@@ -532,11 +532,6 @@ static uint32_t pci_read(unsigned device, unsigned reg)
     return val;
 }
 
-static void outb(uint16_t port, uint8_t val)
-{
-    asm volatile("outb %0, %1" : : "a" (val), "d" (port));
-}
-
 /*
  * Where memory reads get the next byte of the VGA palette, as port 0x3c9 does;
  * 0 if there is no such device.
@@ -564,7 +559,7 @@ CODE(code_mmio_push, "nop\n pushw (%rsi)\n nop")
 
 static void rewind_palette(void)
 {
-    outb(0x3c7, 0);
+    out8(0x3c7, 0);
 }
 
 static int palette_reads(void)
@@ -600,9 +595,9 @@ static void test_mmio(void)
         ml_printf("SKIP: no VGA device\n");
         return;
     }
-    outb(0x3c8, 0);
+    out8(0x3c8, 0);
     for (int i = 0; i < 256 * 3; i++) {
-        outb(0x3c9, palette_byte(i));
+        out8(0x3c9, palette_byte(i));
     }
     for (int i = 0; i < ARRAY_SIZE(t); i++) {
         for (int k = 0; k < ARRAY_SIZE(intervals); k++) {

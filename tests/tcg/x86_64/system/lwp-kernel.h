@@ -22,7 +22,7 @@
 #pragma GCC target("general-regs-only")
 
 /* Vectors */
-enum { UD = 6, NM = 7, GP = 13, PF = 14, EXIT = 32, VECTORS };
+enum { UD = 6, NM = 7, GP = 13, PF = 14, EXIT = 32, VECTORS = 256 };
 
 /* Bits of page table entries and of a page fault's error code */
 enum { PTE_P = 1, PTE_W = 2, PTE_U = 4, PTE_ALL = 7 };
@@ -45,6 +45,10 @@ enum {
 #define CR0_WP          (1ull << 16)
 #define CR4_OSFXSR      (1ull << 9)
 #define CR4_OSXSAVE     (1ull << 18)
+
+/* The local APIC; volatile: a device register */
+#define APIC(offset)    (*(volatile uint32_t *)(0xfee00000ul + (offset)))
+#define APIC_ICR        0x300   /* its upper half is at 0x310 */
 
 typedef struct Regs {
     uint64_t r15, r14, r13, r12, r11, r10, r9, r8;
@@ -123,7 +127,7 @@ asm(".text\n"
     "    .balign 16\n"
     "trap_stubs:\n"
     "    vector = 0\n"
-    "    .rept 33\n"
+    "    .rept 256\n"
     "    .balign 16\n"
     "    .if !(vector == 8 || (vector >= 10 && vector <= 14) ||"
     "          vector == 17)\n"
@@ -229,6 +233,27 @@ static inline void wrmsr(uint32_t msr, uint64_t val)
 {
     asm volatile("wrmsr" : : "c" (msr), "a" ((uint32_t)val),
                  "d" ((uint32_t)(val >> 32)) : "memory");
+}
+
+/* The address of a label in assembly code */
+#define LABEL(name) \
+    ({ \
+        uintptr_t addr_; \
+        asm("lea " #name "(%%rip), %0" : "=r" (addr_)); \
+        addr_; \
+    })
+
+static inline uint8_t in8(uint16_t port)
+{
+    uint8_t val;
+
+    asm volatile("inb %1, %0" : "=a" (val) : "d" (port));
+    return val;
+}
+
+static inline void out8(uint16_t port, uint8_t val)
+{
+    asm volatile("outb %0, %1" : : "a" (val), "d" (port));
 }
 
 static inline void xsetbv0(uint64_t val)

@@ -82,12 +82,13 @@ static void test_model(void)
     uint32_t signature = cpuid_reg(1, 0, 0);
 
     if ((signature >> 8 & 15) + (signature >> 20 & 255) == 0x15) {
-        report(ebx == 0x80032013 && ecx == 0x00010200 && supported == 0xf,
+        report(ebx == 0x80032013 && ecx == 0x00010200 &&
+               supported == 0x8000000f,
                "CPUID of Family 15h: %x %x %x", ebx, ecx, supported);
     } else {
         report(ebx == 0x80062016 && (ecx >> 9 & 0x7fff) == 0x81 &&
                (ecx & 31) >= 10 && (ecx >> 6 & 7) <= 4 &&
-               (ecx & 0xf0000020) == 0xf0000020 && (supported & 0x7f) == 0x7f,
+               (ecx & 0xf0000020) == 0xf0000020 && supported == 0x8000007f,
                "CPUID of everything: %x %x %x", ebx, ecx, supported);
     }
 }

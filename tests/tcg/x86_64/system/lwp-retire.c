@@ -74,6 +74,9 @@ CODE(code_hlt, "64", "nop\n hlt\n nop")
 CODE(code_int, "64", "nop\n int $32\n nop")
 CODE(code_int3, "64", "nop\n int3\n nop")
 CODE(code_int1, "64", "nop\n .byte 0xf1\n nop")
+CODE(code_leave, "64",
+     "nop\n nop\n nop\n jmp 1f\n nop\n 1: mov $100000, %ecx\n"
+     "2: dec %ecx\n jnz 2b\n mov 16(%rbx), %eax\n lwpins $5, %ecx, %ecx")
 
 static uint8_t buffer[200000];
 static XsaveArea area, user_area;
@@ -979,6 +982,23 @@ static void test_filter(void)
                cb->head == NOPS * 32, "%s: IPI without IPF", names[how]);
     }
 
+    /* Code that does not count does not keep records waiting. */
+    for (int n = 0; n < 4; n++) {
+        prepare_events(FLAG(IRE), MANY);
+        cb->event[IRE - 1].counter = n;
+        cb->filters = FILTER_IPF;
+        cb->base_ip = (uintptr_t)code_leave;
+        cb->limit_ip = (uintptr_t)code_leave + 3;
+        llwpcb(user_cb);
+        enter64(code_leave);
+        regs.rbx = CB_ADDR;
+        report(run() == EXIT && regs.rax == sizeof(*ring) &&
+               ring[0].event == IRE &&
+               ring[0].ip == (uintptr_t)code_leave + n &&
+               ring[1].event == 255,
+               "instruction %d before the filter's end: stored at once", n);
+    }
+
     /* The image has no BaseIP: the program reads it (§8.2.5). */
     prepare_events(FLAG(IRE) | FLAG(BRE), MANY);
     cb->filters = FILTER_IPF;
@@ -1006,6 +1026,8 @@ static void test_filter(void)
 /* Stores of LWP's may meet a data breakpoint, or only its page. */
 static void test_watched(void)
 {
+    bool ok = true;
+
     prepare_events(FLAG(IRE), 100);
     llwpcb(user_cb);
     enter64(code_body);
@@ -1022,6 +1044,17 @@ static void test_watched(void)
     report(run_mended() >= 0 && samples_are(IRE, 100, 101, 1200, body_insn),
            "data breakpoint at BufferHeadOffset");
     set_breakpoint(0, 0);
+    /* The store of a record does not hide that a step has been made. */
+    prepare_events(FLAG(IRE), 5);
+    llwpcb(user_cb);
+    enter64(nops);
+    regs.rflags |= FLAG_TF;
+    set_breakpoint(RING_ADDR, DR7_WRITE4);
+    for (int n = 1; n <= 6; n++) {
+        ok &= run() == DB && regs.rip == (uintptr_t)nops + n;
+    }
+    set_breakpoint(0, 0);
+    report(ok, "single steps and a data breakpoint at a record");
     for (int at = 64; at >= 0; at -= 64) {
         fault_at(20);
         set_pte(0, PTE_ALL);

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* AMD Lightweight Profiling: starting other processors. */
+#ifndef TESTS_TCG_LWP_AP_H
+#define TESTS_TCG_LWP_AP_H
+
+#include "lwp-kernel.h"
+
+#define AP_CODE     0x8000
+#define ICR_INIT    0x4500              /* asserted */
+#define ICR_STARTUP (0x4600 | AP_CODE >> 12)
+
+/* The other processor increments this when it has done its part. */
+uint32_t ap_starts;
+
+/* It arrives at ap_32, in 32-bit mode without paging and stack. */
+asm(".text\n"
+    ".code16\n"
+    "ap_code:\n"
+    "    cli\n"
+    "    xor %eax, %eax\n mov %ax, %ds\n"
+    "    lgdtl 0x8000 + 1f - ap_code\n"
+    "    mov $1, %al\n mov %eax, %cr0\n"
+    "    ljmpl $8, $0f\n"
+    "    .balign 8\n"
+    "2:  .quad 0, 0x00cf9b000000ffff, 0x00cf93000000ffff\n"
+    "1:  .short 23\n .long 0x8000 + 2b - ap_code\n"
+    "ap_code_end:\n"
+    ".code32\n"
+    "0:  mov $0x10, %eax\n mov %eax, %ds\n mov %eax, %ss\n"
+    "    jmp ap_32\n"
+    ".code64\n");
+
+/* Start a processor by INIT and wait until it has done its part. */
+static void start_ap(unsigned apic_id)
+{
+    uint32_t starts = ap_starts;
+
+    memcpy((void *)AP_CODE, (void *)LABEL(ap_code),
+           LABEL(ap_code_end) - LABEL(ap_code));
+    APIC(APIC_ICR + 16) = apic_id << 24;
+    APIC(APIC_ICR) = ICR_INIT;
+    for (int i = 0; i < 100000; i++) {
+        asm volatile("pause");
+    }
+    APIC(APIC_ICR) = ICR_STARTUP;
+    while (__atomic_load_n(&ap_starts, __ATOMIC_ACQUIRE) == starts) {
+        asm volatile("pause");
+    }
+}
+
+#endif
