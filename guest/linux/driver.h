@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * What the parts of the LWP driver share; main.c describes the whole.
+ */
+#ifndef LWP_DRIVER_H
+#define LWP_DRIVER_H
+
+#include <linux/percpu.h>
+#include <linux/types.h>
+#include <asm/msr.h>
+
+#define MSR_LWP_CFG	0xc0000105
+#define MSR_LWP_CBADDR	0xc0000106
+#define CPUID_XSAVE	0xd
+#define CPUID_LWP	0x8000001c
+
+/* Bits of LWP_CFG and CPUID Fn8000_001C EAX and EDX (table 3-1). */
+#define LWP_AVAIL	BIT(0)
+#define LWP_INT		BIT(31)
+
+/* The component in XCR0 and XSAVE areas; its upper half is EDX of XSAVE. */
+#define LWP_XFEATURE	62
+#define LWP_XMASK	BIT_ULL(LWP_XFEATURE)
+
+struct linux_binprm;
+struct task_struct;
+
+struct lwp_counts {
+	u64 interrupts;
+	u64 saves;
+	u64 restores;
+	u64 heals;
+	u64 exhausted;
+};
+
+struct lwp_cpu {
+	bool on;		/* LWP is available here; IRQs off to change */
+	u8 vector;		/* 0 if there is none */
+	unsigned int irq;
+	struct lwp_counts counts;
+};
+
+DECLARE_PER_CPU(struct lwp_cpu, lwp_cpus);
+
+#define lwp_count(what)	this_cpu_inc(lwp_cpus.counts.what)
+
+/* Whether the current task has LWP enabled: LWP_CBADDR is 0 if not. */
+static inline bool lwp_enabled(void)
+{
+	u32 low, high;
+
+	return !rdmsr_safe(MSR_LWP_CBADDR, &low, &high) && (low | high);
+}
+
+/* Disable LWP and discard its state (section 4.3). */
+static inline void lwp_stop(void)
+{
+	wrmsr_safe(MSR_LWP_CBADDR, 0, 0);
+}
+
+/* main.c */
+void lwp_heal(void);
+void lwp_sum(struct lwp_counts *sum);
+u32 lwp_get_features(void);
+int lwp_set_features(u32 features);
+
+/* task.c */
+int lwp_task_init(void);
+void lwp_task_exit(void);
+
+/* irq.c */
+void lwp_irq_setup(unsigned int cpu);
+void lwp_irq_free(unsigned int cpu);
+
+/* dev.c */
+int lwp_dev_init(void);
+void lwp_dev_exit(void);
+void lwp_dev_notify(void);
+void lwp_dev_exec(struct task_struct *task, struct linux_binprm *bprm);
+
+#endif

@@ -1,0 +1,416 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * The LWP state of every task (sections 8.2.1, 8.4 and 8.7.2).
+ *
+ * The live state of a CPU is that of the user task which runs there.  It is
+ * saved when that task is switched out, and the next one's state, or none, is
+ * loaded.  A task that has never used LWP has no state here; it costs an XGETBV
+ * and an RDMSR to be switched out, and a look into an empty bucket.
+ */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
+#include <linux/cpumask.h>
+#include <linux/hash.h>
+#include <linux/irq_work.h>
+#include <linux/list.h>
+#include <linux/module.h>
+#include <linux/sched.h>
+#include <linux/slab.h>
+#include <linux/smp.h>
+#include <linux/spinlock.h>
+#include <linux/string.h>
+#include <linux/tracepoint.h>
+#include <linux/workqueue.h>
+#include <asm/asm.h>
+#include <asm/fpu/xcr.h>
+#include <asm/processor.h>
+#include <trace/events/sched.h>
+#include "driver.h"
+
+/*
+ * A standard XSAVE area, of which only the header and the LWP component (table
+ * 7-1) are ever used: RFBM has bit 62 alone, so that the registers of user mode,
+ * which may still be live, are neither stored nor loaded.
+ */
+struct lwp_xsave {
+	u8 legacy[512];
+	u64 xstate_bv;
+	u64 reserved[7];
+	u8 extended[256];
+	u8 lwp[128];
+} __aligned(64);
+
+struct lwp_state {
+	struct lwp_xsave xsave;
+	struct hlist_node node;		/* in a bucket, or in the pool */
+	const struct task_struct *task;
+};
+
+#define BUCKET_BITS	8
+
+static struct {
+	raw_spinlock_t lock;
+	struct hlist_head states;
+} buckets[1 << BUCKET_BITS];
+
+static unsigned int reserve = 128;
+module_param(reserve, uint, 0444);
+MODULE_PARM_DESC(reserve, "refill below so many states for tasks new to LWP (128)");
+
+static struct {
+	raw_spinlock_t lock;
+	struct hlist_head states;
+	unsigned int size;
+} lwp_pool = {
+	.lock = __RAW_SPIN_LOCK_UNLOCKED(lwp_pool.lock),
+};
+
+static struct kmem_cache *lwp_cache;
+
+/* --- the pool ------------------------------------------------------------ */
+
+static struct lwp_state *pool_get(void)
+{
+	struct lwp_state *state = NULL;
+	unsigned long flags;
+
+	raw_spin_lock_irqsave(&lwp_pool.lock, flags);
+	if (lwp_pool.size) {
+		state = hlist_entry(lwp_pool.states.first, struct lwp_state,
+				    node);
+		hlist_del(&state->node);
+		lwp_pool.size--;
+	}
+	raw_spin_unlock_irqrestore(&lwp_pool.lock, flags);
+	return state;
+}
+
+static void pool_put(struct lwp_state *state)
+{
+	unsigned long flags;
+
+	raw_spin_lock_irqsave(&lwp_pool.lock, flags);
+	hlist_add_head(&state->node, &lwp_pool.states);
+	lwp_pool.size++;
+	raw_spin_unlock_irqrestore(&lwp_pool.lock, flags);
+}
+
+static bool pool_low(void)
+{
+	return READ_ONCE(lwp_pool.size) < reserve;
+}
+
+static bool pool_high(void)
+{
+	return READ_ONCE(lwp_pool.size) / 4 > reserve;
+}
+
+static void pool_adjust(struct work_struct *unused)
+{
+	struct lwp_state *state;
+
+	while (READ_ONCE(lwp_pool.size) / 2 < reserve) {
+		state = kmem_cache_zalloc(lwp_cache, GFP_KERNEL);
+		if (!state)
+			return;
+		pool_put(state);
+	}
+	while (pool_high()) {
+		state = pool_get();
+		if (!state)
+			return;
+		kmem_cache_free(lwp_cache, state);
+	}
+}
+
+static DECLARE_WORK(pool_work, pool_adjust);
+
+/* Ahead of the tasks that are about to need them. */
+static void pool_kick(struct irq_work *unused)
+{
+	queue_work(system_highpri_wq, &pool_work);
+}
+
+static struct irq_work pool_irq_work = IRQ_WORK_INIT(pool_kick);
+
+/* --- states of tasks ----------------------------------------------------- */
+
+static unsigned int bucket(const struct task_struct *task)
+{
+	return hash_ptr(task, BUCKET_BITS);
+}
+
+/* IRQs are off, and @task is switched out or in or is current. */
+static struct lwp_state *state_find(const struct task_struct *task)
+{
+	unsigned int b = bucket(task);
+	struct lwp_state *state;
+
+	/*
+	 * If there is a state, the task itself has added it, and moved from
+	 * CPU to CPU since: no barrier is needed to see it.
+	 */
+	if (!READ_ONCE(buckets[b].states.first))
+		return NULL;
+
+	raw_spin_lock(&buckets[b].lock);
+	hlist_for_each_entry(state, &buckets[b].states, node) {
+		if (state->task == task)
+			break;
+	}
+	raw_spin_unlock(&buckets[b].lock);
+	return state;
+}
+
+static struct lwp_state *state_add(const struct task_struct *task)
+{
+	struct lwp_state *state = pool_get();
+	unsigned int b = bucket(task);
+
+	if (pool_low())
+		irq_work_queue(&pool_irq_work);
+	if (!state)
+		return NULL;
+
+	state->task = task;
+	raw_spin_lock(&buckets[b].lock);
+	hlist_add_head(&state->node, &buckets[b].states);
+	raw_spin_unlock(&buckets[b].lock);
+	return state;
+}
+
+static void state_remove(struct lwp_state *state)
+{
+	unsigned int b = bucket(state->task);
+
+	raw_spin_lock(&buckets[b].lock);
+	hlist_del(&state->node);
+	raw_spin_unlock(&buckets[b].lock);
+
+	memset(&state->xsave, 0, sizeof(state->xsave));
+	pool_put(state);
+	if (pool_high())
+		irq_work_queue(&pool_irq_work);
+}
+
+static bool state_valid(const struct lwp_state *state)
+{
+	return state->xsave.xstate_bv & LWP_XMASK;
+}
+
+/* XSAVE or XRSTOR of component 62 alone; false if it has faulted. */
+#define lwp_xstate(insn, area)						\
+({									\
+	bool done = false;						\
+	asm volatile("1: " insn " %[xsave]\n\t"				\
+		     "movb $1, %[ok]\n"					\
+		     "2:\n"						\
+		     _ASM_EXTABLE(1b, 2b)				\
+		     : [ok] "+q" (done), [xsave] "+m" (*(area))		\
+		     : "a" (0), "d" ((u32)(LWP_XMASK >> 32))		\
+		     : "memory");					\
+	done;								\
+})
+
+/* The live state is @task's; false if it was not using LWP. */
+static bool state_save(const struct task_struct *task)
+{
+	struct lwp_state *state;
+	bool enabled;
+
+	/* Only user mode can enable LWP. */
+	if (task->flags & PF_KTHREAD)
+		return false;
+
+	enabled = lwp_enabled();
+	state = state_find(task);
+	if (!enabled) {
+		if (state)
+			state->xsave.xstate_bv = 0;
+		return false;
+	}
+
+	if (!state)
+		state = state_add(task);
+	if (!state)
+		lwp_count(exhausted);
+	else if (lwp_xstate("xsave64", &state->xsave))
+		lwp_count(saves);
+	else
+		state->xsave.xstate_bv = 0;
+	return true;
+}
+
+static void state_discard(const struct task_struct *task)
+{
+	struct lwp_state *state = state_find(task);
+
+	if (state)
+		state->xsave.xstate_bv = 0;
+}
+
+/* False if @task has LWP disabled, and the live state is still the last one. */
+static bool state_restore(const struct task_struct *task)
+{
+	struct lwp_state *state;
+
+	if (task->flags & PF_KTHREAD)
+		return false;
+
+	state = state_find(task);
+	if (!state || !state_valid(state) ||
+	    !lwp_xstate("xrstor64", &state->xsave))
+		return false;
+	lwp_count(restores);
+	return true;
+}
+
+/* --- probes -------------------------------------------------------------- */
+
+static void probe_switch(void *unused, bool preempt, struct task_struct *prev,
+			 struct task_struct *next, unsigned int prev_state)
+{
+	bool live;
+
+	if (!this_cpu_read(lwp_cpus.on)) {
+		/*
+		 * The driver is being loaded or unloaded, and @prev may have
+		 * found out here that there is no LWP: it must not come back on
+		 * a CPU that still or already has it.  A CPU that is being
+		 * plugged is not active, and runs no user mode code.
+		 */
+		if (cpu_active(smp_processor_id()))
+			state_discard(prev);
+		return;
+	}
+	/* XSETBV is slow, and traps in virtual machines: look first. */
+	if (unlikely(!(xgetbv(XCR_XFEATURE_ENABLED_MASK) & LWP_XMASK)))
+		lwp_heal();
+
+	live = state_save(prev);
+	if (!state_restore(next) && live)
+		lwp_stop();
+}
+
+/* The current task ends, or it has become another program. */
+static void forget_current(void)
+{
+	struct lwp_state *state;
+	unsigned long flags;
+
+	local_irq_save(flags);
+	if (lwp_enabled())
+		lwp_stop();
+	state = state_find(current);
+	if (state)
+		state_remove(state);
+	local_irq_restore(flags);
+}
+
+static void probe_exec(void *unused, struct task_struct *task, pid_t old_pid,
+		       struct linux_binprm *bprm)
+{
+	forget_current();
+	lwp_dev_exec(task, bprm);
+}
+
+static void probe_exit(void *unused, struct task_struct *task)
+{
+	forget_current();
+}
+
+/* Registered in this order and unregistered in the reverse. */
+static struct {
+	const char *name;
+	void *probe;
+	struct tracepoint *tp;
+	bool registered;
+} probes[] = {
+	{ "sched_process_exit", probe_exit },
+	{ "sched_process_exec", probe_exec },
+	{ "sched_switch", probe_switch },
+};
+
+/* The variables of these tracepoints are not exported; the list of all is. */
+static void find_tracepoint(struct tracepoint *tp, void *unused)
+{
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(probes); i++) {
+		if (!strcmp(tp->name, probes[i].name))
+			probes[i].tp = tp;
+	}
+}
+
+int lwp_task_init(void)
+{
+	unsigned int size, offset, unused, i;
+	int err;
+
+	/* XSAVE would write somewhere else. */
+	cpuid_count(CPUID_XSAVE, LWP_XFEATURE, &size, &offset, &unused, &unused);
+	if (size != sizeof_field(struct lwp_xsave, lwp) ||
+	    offset != offsetof(struct lwp_xsave, lwp)) {
+		pr_err("XSAVE has LWP's component at %u, of %u bytes\n", offset,
+		       size);
+		return -ENODEV;
+	}
+
+	/* Let the compiler compare the probes with the tracepoints. */
+	check_trace_callback_type_sched_process_exit(probe_exit);
+	check_trace_callback_type_sched_process_exec(probe_exec);
+	check_trace_callback_type_sched_switch(probe_switch);
+
+	for (i = 0; i < ARRAY_SIZE(buckets); i++)
+		raw_spin_lock_init(&buckets[i].lock);
+
+	lwp_cache = KMEM_CACHE(lwp_state, 0);
+	if (!lwp_cache)
+		return -ENOMEM;
+	pool_adjust(NULL);
+	err = -ENOMEM;
+	if (pool_low())
+		goto err;
+
+	for_each_kernel_tracepoint(find_tracepoint, NULL);
+	for (i = 0; i < ARRAY_SIZE(probes); i++) {
+		err = -ENOENT;
+		if (!probes[i].tp)
+			goto err;
+		err = tracepoint_probe_register(probes[i].tp, probes[i].probe,
+						NULL);
+		if (err)
+			goto err;
+		probes[i].registered = true;
+	}
+	return 0;
+
+err:
+	lwp_task_exit();
+	return err;
+}
+
+void lwp_task_exit(void)
+{
+	struct lwp_state *state;
+	struct hlist_node *next;
+	int i;
+
+	for (i = ARRAY_SIZE(probes) - 1; i >= 0; i--) {
+		if (probes[i].registered)
+			tracepoint_probe_unregister(probes[i].tp,
+						    probes[i].probe, NULL);
+	}
+	tracepoint_synchronize_unregister();
+	irq_work_sync(&pool_irq_work);
+	cancel_work_sync(&pool_work);
+
+	/* Nobody else is left: of tasks that go on, and unused ones. */
+	for (i = 0; i < ARRAY_SIZE(buckets); i++) {
+		hlist_for_each_entry_safe(state, next, &buckets[i].states, node)
+			kmem_cache_free(lwp_cache, state);
+	}
+	while ((state = pool_get()))
+		kmem_cache_free(lwp_cache, state);
+	kmem_cache_destroy(lwp_cache);
+}

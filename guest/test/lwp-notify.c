@@ -1,0 +1,601 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Threshold interrupts through /dev/lwp: by read, poll, eventfd and SIGIO; of
+ * oneself, of another process and of all its threads; and who may have them.
+ *
+ * To be run as root.
+ */
+#define _GNU_SOURCE
+#include <grp.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/eventfd.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include "test.h"
+#include "../linux/lwp_ioctl.h"
+
+enum { USER = 1000, OTHER = 1001 };
+enum { SECOND = 1000, PATIENCE = 20 * SECOND };
+
+static const char suid_copy[] = "/tmp/lwp-notify-suid";
+
+static int open_lwp(void)
+{
+    int fd = open(LWP_DEVICE, O_RDWR | O_NONBLOCK | O_CLOEXEC);
+
+    if (fd < 0) {
+        die(LWP_DEVICE);
+    }
+    return fd;
+}
+
+/* 0 or a negative error. */
+static int attach(int fd, pid_t pid, unsigned flags, int eventfd)
+{
+    struct lwp_ioc_attach a = {
+        .pid = pid, .flags = flags, .eventfd = eventfd,
+    };
+
+    return ioctl(fd, LWP_IOC_ATTACH, &a) ? -errno : 0;
+}
+
+static int detach(int fd, pid_t pid)
+{
+    return ioctl(fd, LWP_IOC_DETACH, &pid) ? -errno : 0;
+}
+
+/* What read() has, of the device or an eventfd; 0 for EAGAIN. */
+static uint64_t read_count(int fd)
+{
+    uint64_t n;
+    ssize_t size = read(fd, &n, sizeof(n));
+
+    if (size < 0 && errno == EAGAIN) {
+        return 0;
+    }
+    if (size != sizeof(n)) {
+        die("read");
+    }
+    return n;
+}
+
+static bool readable(int fd, int timeout)
+{
+    struct pollfd p = { .fd = fd, .events = POLLIN };
+
+    return poll(&p, 1, timeout) == 1 && p.revents == POLLIN;
+}
+
+/* Insert a number, once there is room for it. */
+static void insert(uint32_t n)
+{
+    while (__lwpins32(n, 0, MARK)) {
+        usleep(100);
+    }
+}
+
+/* The records in the ring, all of them insert()'s @next and those after. */
+static bool drain(Profile *p, uint32_t *next)
+{
+    LwpRecord r;
+
+    while (profile_next(p, &r)) {
+        if (r.event != LWP_INS || r.data2 != *next) {
+            return false;
+        }
+        ++*next;
+    }
+    return true;
+}
+
+/* --- oneself --------------------------------------------------------------*/
+
+static volatile sig_atomic_t signals;
+
+static void count_signal(int sig)
+{
+    signals += sig != 0;
+}
+
+static void test_self(void)
+{
+    enum { RING = 64, THRESHOLD = 16 };
+    int fd = open_lwp(), event = eventfd(0, EFD_NONBLOCK);
+    uint32_t n = 0, next = 0;
+    uint64_t count;
+    Profile p;
+
+    profile_map(&p, RING);
+    profile_set(&p, LWP_FLAG_INT, INTERVAL, THRESHOLD);
+    check(attach(fd, 0, 0, event) == 0, "attach to self");
+    profile_start(&p);
+    check(p.cb->flags & LWP_FLAG_INT, "LWPCB.Flags keep INT");
+
+    while (n < THRESHOLD - 1) {
+        insert(n++);
+    }
+    check(!read_count(fd) && !read_count(event) && !readable(fd, 0),
+          "quiet below the threshold");
+    insert(n++);
+    check(readable(fd, SECOND) && readable(event, SECOND),
+          "device and eventfd are readable at the threshold");
+    count = read_count(fd);
+    check(count == 1, "read: %" PRIu64 " interrupt", count);
+    count = read_count(event);
+    check(count == 1, "eventfd: %" PRIu64, count);
+    check(!readable(fd, 0) && !read_count(fd), "reading resets the count");
+    insert(n++);
+    insert(n++);
+    count = read_count(fd);
+    check(count == 2, "read: %" PRIu64 " for two records above it", count);
+    check(drain(&p, &next) && next == n, "all %u records are there", n);
+
+    handle(SIGIO, count_signal);
+    if (fcntl(fd, F_SETOWN, getpid()) ||
+        fcntl(fd, F_SETFL, O_NONBLOCK | O_ASYNC)) {
+        die("O_ASYNC");
+    }
+    for (unsigned i = 0; i < THRESHOLD - 1; i++) {
+        insert(n++);
+    }
+    check(signals == 0, "no SIGIO below the threshold");
+    insert(n++);
+    for (unsigned i = 0; !signals && i < 1000; i++) {
+        usleep(SECOND);
+    }
+    check(signals == 1, "%d SIGIO at the threshold", (int)signals);
+
+    check(read_count(fd) == 1 && detach(fd, 0) == 0, "detach from self");
+    insert(n++);
+    check(!readable(fd, 10), "quiet after that");
+    check(detach(fd, 0) == -ESRCH, "detach twice: ESRCH");
+    profile_stop();
+    close(fd);
+    close(event);
+}
+
+/* --- others ---------------------------------------------------------------*/
+
+enum { MANY = 20000, BIG_RING = 1024, BIG_THRESHOLD = 512, THREADS = 3 };
+
+static Profile rings[1 + THREADS];
+
+static void *produce(void *opaque)
+{
+    Profile *p = opaque;
+
+    profile_set(p, LWP_FLAG_INT, INTERVAL, BIG_THRESHOLD);
+    profile_start(p);
+    for (uint32_t i = 0; i < MANY; i++) {
+        insert(i);
+    }
+    profile_stop();
+    return NULL;
+}
+
+/* A child that waits for a byte before it profiles @threads more threads. */
+static pid_t start_producer(int *go, unsigned threads)
+{
+    int pipes[2];
+    pthread_t t[THREADS];
+    pid_t pid;
+    char c;
+
+    if (pipe(pipes)) {
+        die("pipe");
+    }
+    pid = fork();
+    if (pid < 0) {
+        die("fork");
+    }
+    if (pid) {
+        close(pipes[0]);
+        *go = pipes[1];
+        return pid;
+    }
+    close(pipes[1]);
+    if (read(pipes[0], &c, 1) != 1) {
+        _exit(2);
+    }
+    for (unsigned i = 0; i < threads; i++) {
+        if (pthread_create(&t[i], NULL, produce, &rings[1 + i])) {
+            _exit(2);
+        }
+    }
+    produce(&rings[0]);
+    for (unsigned i = 0; i < threads; i++) {
+        pthread_join(t[i], NULL);
+    }
+    _exit(0);
+}
+
+/* Drain @nr rings when there is an interrupt, and only then, until the end. */
+static bool consume(int fd, unsigned nr, pid_t pid, uint64_t *interrupts,
+                    uint64_t *missed)
+{
+    uint32_t next[1 + THREADS] = { 0 };
+    bool ok = true;
+    int status = -1;
+
+    *interrupts = *missed = 0;
+    while (waitpid(pid, &status, WNOHANG) == 0) {
+        for (int i = 0; !readable(fd, 100); i++) {
+            if (waitpid(pid, &status, WNOHANG | WNOWAIT) != 0) {
+                break;
+            }
+            if (i > PATIENCE / 100) {
+                kill(pid, SIGKILL);
+                ok = false;
+            }
+        }
+        *interrupts += read_count(fd);
+        for (unsigned i = 0; i < nr; i++) {
+            ok &= drain(&rings[i], &next[i]);
+        }
+    }
+    for (unsigned i = 0; i < nr; i++) {
+        ok &= drain(&rings[i], &next[i]) && next[i] == MANY;
+        *missed += rings[i].cb->missed;
+    }
+    return ok && status == 0;
+}
+
+static void test_process(unsigned flags, unsigned threads)
+{
+    const char *what = flags ? "a process with later threads" : "a process";
+    int fd = open_lwp(), go;
+    pid_t pid = start_producer(&go, threads);
+    uint64_t interrupts, missed;
+
+    check(attach(fd, pid, flags, -1) == 0, "attach to %s", what);
+    if (write(go, "", 1) != 1) {
+        die("write");
+    }
+    check(consume(fd, 1 + threads, pid, &interrupts, &missed),
+          "%s: all of %u records, by interrupts alone", what,
+          (1 + threads) * MANY);
+    check(interrupts >= (1 + threads) * (MANY / BIG_RING),
+          "%s: %" PRIu64 " interrupts, %" PRIu64 " inserted again", what,
+          interrupts, missed);
+    close(go);
+    close(fd);
+}
+
+static void *insert_one(void *opaque)
+{
+    Profile *p = opaque;
+
+    profile_set(p, LWP_FLAG_INT, INTERVAL, 1);
+    profile_start(p);
+    insert(0);
+    profile_stop();
+    return NULL;
+}
+
+static void test_thread(void)
+{
+    int fd = open_lwp(), blocking = open(LWP_DEVICE, O_RDONLY);
+    pthread_t t;
+
+    check(attach(fd, getpid(), 0, -1) == 0 && attach(blocking, 0,
+          LWP_ATTACH_PROCESS, -1) == 0, "attach to a thread, and to all");
+    if (pthread_create(&t, NULL, insert_one, &rings[0])) {
+        die("pthread_create");
+    }
+    check(read_count(blocking) == 1, "all: read blocks until it happens");
+    pthread_join(t, NULL);
+    check(!readable(fd, 0), "a thread: nothing of another one");
+    insert_one(&rings[1]);
+    check(read_count(fd) == 1 && read_count(blocking) == 1,
+          "a thread: its own interrupt");
+    close(fd);
+    close(blocking);
+}
+
+/* --- permissions ----------------------------------------------------------*/
+
+static void become(uid_t uid)
+{
+    if (setgroups(0, NULL) || setgid(uid) || setuid(uid)) {
+        die("setuid");
+    }
+}
+
+/* A child of @uid that just waits; dumpable or not. */
+static pid_t start_victim(uid_t uid, bool dumpable)
+{
+    int pipes[2];
+    char c;
+    pid_t pid;
+
+    if (pipe(pipes)) {
+        die("pipe");
+    }
+    pid = fork();
+    if (pid < 0) {
+        die("fork");
+    }
+    if (!pid) {
+        if (uid) {
+            become(uid);
+        }
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        prctl(PR_SET_DUMPABLE, dumpable);
+        close(pipes[1]);
+        for (;;) {
+            pause();
+        }
+    }
+    /* Ready when the child's end is closed, but for its own copy. */
+    close(pipes[1]);
+    if (read(pipes[0], &c, 1) != 0) {
+        die("read");
+    }
+    close(pipes[0]);
+    return pid;
+}
+
+static void end_victim(pid_t pid)
+{
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+}
+
+/* What @uid gets for attaching to @pid. */
+static int attach_as(uid_t uid, pid_t pid)
+{
+    int status;
+    pid_t child = fork();
+
+    if (child < 0) {
+        die("fork");
+    }
+    if (!child) {
+        if (uid) {
+            become(uid);
+        }
+        _exit(-attach(open_lwp(), pid, LWP_ATTACH_PROCESS, -1));
+    }
+    waitpid(child, &status, 0);
+    return WIFEXITED(status) ? -WEXITSTATUS(status) : -EFAULT;
+}
+
+static void test_permissions(void)
+{
+    static const struct {
+        const char *what;
+        uid_t who, whom;
+        bool dumpable;
+        int result;
+    } tests[] = {
+        { "root may attach to a user's process", 0, USER, true, 0 },
+        { "root may attach to one that is not dumpable", 0, USER, false, 0 },
+        { "a user may attach to an own process", USER, USER, true, 0 },
+        { "a user may not, if it is not dumpable", USER, USER, false, -EPERM },
+        { "a user may not attach to root's", USER, 0, true, -EPERM },
+        { "a user may not attach to another's", USER, OTHER, true, -EPERM },
+    };
+    int fd = open_lwp();
+    pid_t dead = start_victim(0, true);
+
+    for (unsigned i = 0; i < sizeof(tests) / sizeof(tests[0]); i++) {
+        pid_t pid = start_victim(tests[i].whom, tests[i].dumpable);
+
+        check(attach_as(tests[i].who, pid) == tests[i].result, "%s",
+              tests[i].what);
+        end_victim(pid);
+    }
+
+    end_victim(dead);
+    check(attach(fd, dead, 0, -1) == -ESRCH, "no such process: ESRCH");
+    check(attach(fd, -1, 0, -1) == -EINVAL &&
+          attach(fd, 0, 2, -1) == -EINVAL &&
+          attach(fd, 0, 0, -2) == -EINVAL, "bad arguments: EINVAL");
+    check(attach(fd, 0, 0, 999) == -EBADF &&
+          attach(fd, 0, 0, fd) == -EINVAL, "no eventfd: EBADF, EINVAL");
+    check(attach(fd, 0, 0, -1) == 0 && attach(fd, 0, 0, -1) == -EEXIST,
+          "attach twice: EEXIST");
+    check(ioctl(fd, _IO('L', 0), 0) && errno == ENOTTY, "bad ioctl: ENOTTY");
+    close(fd);
+}
+
+/* --- a program that raises privileges -------------------------------------*/
+
+/* Inserts as many records as the threshold has; in the copy with its s bit. */
+static int raised(void)
+{
+    Profile p;
+
+    profile_map(&p, 64);
+    insert_one(&p);
+    return geteuid() != 0;
+}
+
+enum { LISTENED = 10 };     /* and how many; die() has lower numbers */
+
+/* A user's listener on a process which executes @program; its interrupts. */
+static int listen_to(const char *program)
+{
+    int fds[2], status, fd;
+    uint64_t n;
+    char c;
+    pid_t pid;
+
+    become(USER);
+    prctl(PR_SET_DUMPABLE, 1);
+    fd = open_lwp();
+    if (pipe(fds)) {
+        die("pipe");
+    }
+    pid = fork();
+    if (!pid) {
+        if (read(fds[0], &c, 1) == 1) {
+            execl(program, program, "raised", NULL);
+        }
+        _exit(99);
+    }
+    if (pid < 0 || attach(fd, pid, LWP_ATTACH_PROCESS, -1) ||
+        attach(fd, pid, 0, -1) || write(fds[1], "", 1) != 1 ||
+        waitpid(pid, &status, 0) != pid || !WIFEXITED(status) ||
+        WEXITSTATUS(status) == 99) {
+        die("listen_to");
+    }
+    n = read_count(fd);
+    close(fd);
+    return LISTENED + n;
+}
+
+static int listen_in_child(const char *program)
+{
+    int status;
+    pid_t pid = fork();
+
+    if (pid < 0) {
+        die("fork");
+    }
+    if (!pid) {
+        _exit(listen_to(program));
+    }
+    waitpid(pid, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static void copy_file(const char *from, const char *to)
+{
+    int in = open(from, O_RDONLY), out = open(to, O_WRONLY | O_CREAT | O_TRUNC,
+                                              0755);
+    char buf[65536];
+    ssize_t n;
+
+    if (in < 0 || out < 0) {
+        die(to);
+    }
+    while ((n = read(in, buf, sizeof(buf))) > 0) {
+        if (write(out, buf, n) != n) {
+            die(to);
+        }
+    }
+    close(in);
+    close(out);
+}
+
+static void test_exec(void)
+{
+    copy_file("/proc/self/exe", suid_copy);
+    check(listen_in_child(suid_copy) == LISTENED + 2,
+          "a listener, twice attached, stays through an ordinary exec");
+    if (chmod(suid_copy, 04755)) {
+        die("chmod");
+    }
+    check(listen_in_child(suid_copy) == LISTENED,
+          "a user's listener is detached by a set-user-ID program");
+    unlink(suid_copy);
+}
+
+/* --- status ---------------------------------------------------------------*/
+
+static void test_status(void)
+{
+    struct lwp_ioc_status before, after;
+    int fd = open_lwp();
+
+    if (ioctl(fd, LWP_IOC_STATUS, &before)) {
+        die("LWP_IOC_STATUS");
+    }
+    insert_one(&rings[0]);
+    if (ioctl(fd, LWP_IOC_STATUS, &after)) {
+        die("LWP_IOC_STATUS");
+    }
+    check(after.interrupts == before.interrupts + 1,
+          "status: one interrupt more, though nobody is attached");
+    check(after.features == available() && after.features,
+          "status: features 0x%" PRIx64 " are CPUID's",
+          (uint64_t)after.features);
+    close(fd);
+}
+
+/* Whether CPUID has these features on all CPUs. */
+static bool all_have(uint32_t mask)
+{
+    cpu_set_t all, one;
+    bool ok = true;
+
+    if (sched_getaffinity(0, sizeof(all), &all)) {
+        die("sched_getaffinity");
+    }
+    for (unsigned i = 0; i < CPU_SETSIZE; i++) {
+        if (CPU_ISSET(i, &all)) {
+            CPU_ZERO(&one);
+            CPU_SET(i, &one);
+            ok &= !sched_setaffinity(0, sizeof(one), &one) &&
+                  available() == mask;
+        }
+    }
+    if (sched_setaffinity(0, sizeof(all), &all)) {
+        die("sched_setaffinity");
+    }
+    return ok;
+}
+
+/* Withdraw an event from a profile that runs, and grant it again. */
+static void test_features(void)
+{
+    uint32_t all = available(), fewer = all & ~LWP_FLAG(LWP_BRE);
+    char s[16];
+    int32_t first, second, ire;
+    LwpCb *cb = rings[0].cb;
+
+    check(write_string(features, "ffffffff") == -EINVAL &&
+          write_string(features, "x") == -EINVAL && all_have(all),
+          "features that the CPU does not have: EINVAL");
+
+    profile_set(&rings[0], LWP_FLAG(LWP_IRE) | LWP_FLAG(LWP_BRE), INTERVAL, 0);
+    profile_start(&rings[0]);
+    snprintf(s, sizeof(s), "0x%" PRIx32, fewer);
+    check(!write_string(features, s) && all_have(fewer),
+          "an event is withdrawn on all CPUs");
+    __slwpcb();
+    first = cb->event[LWP_BRE - 1].counter;
+    ire = cb->event[LWP_IRE - 1].counter;
+    spin(1000);
+    snprintf(s, sizeof(s), "%" PRIx32, all);
+    check(!write_string(features, s) && all_have(all),
+          "it is granted again on all CPUs");
+    spin(1000);
+    __slwpcb();
+    second = cb->event[LWP_BRE - 1].counter;
+    ire -= cb->event[LWP_IRE - 1].counter;
+    profile_stop();
+    check(first == second && ire > 2000,
+          "the profile has stopped counting it, and counts the others");
+
+    profile_set(&rings[0], LWP_FLAG(LWP_BRE), INTERVAL, 0);
+    profile_start(&rings[0]);
+    spin(1000);
+    profile_stop();
+    check(cb->event[LWP_BRE - 1].counter <= INTERVAL - 1000,
+          "the next profile counts it again");
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1 && !strcmp(argv[1], "raised")) {
+        return raised();
+    }
+    for (unsigned i = 0; i < 1 + THREADS; i++) {
+        profile_map(&rings[i], BIG_RING);
+    }
+    test_self();
+    test_process(0, 0);
+    test_process(LWP_ATTACH_PROCESS, THREADS);
+    test_thread();
+    test_permissions();
+    test_exec();
+    test_status();
+    test_features();
+    return failed;
+}
