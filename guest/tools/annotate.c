@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * lwp annotate: a function's instructions, and the records that each has.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include "commands.h"
+#include "report.h"
+
+enum {
+    OPTION_OBJDUMP = OPTION_OWN,
+};
+
+static const char help[] =
+    "Usage: lwp annotate [OPTION]... FUNCTION\n"
+    "Show how many records each instruction of a function has.\n\n"
+    PROFILE_HELP
+    "  -d, --dso NAME         only the function of this program or library\n"
+    "      --objdump PROGRAM  what shows the instructions (objdump)\n";
+
+/* The counts at an address. */
+typedef struct Site {
+    uint64_t address;
+    uint64_t count[256];
+} Site;
+
+typedef struct Annotation {
+    const Function *function;
+    Table sites;
+    uint64_t total[256];
+    int indent;             /* of what is behind the counts */
+    const char *file;       /* of the source line that was shown last */
+    int line;
+    FILE *source;           /* that file, if it can be read */
+    int source_line;        /* that would be read next */
+} Annotation;
+
+/* The text of a source line, as far as the file is there. */
+static void put_source(Annotation *a, uint64_t address)
+{
+    const char *file;
+    char *text = NULL;
+    size_t room = 0;
+    int line;
+
+    file = object_line((Object *)a->function->object, address, &line);
+    if (!file || (a->file && line == a->line && !strcmp(file, a->file))) {
+        return;
+    }
+    if (!a->file || strcmp(file, a->file)) {
+        char *path = NULL;
+
+        if (a->source) {
+            fclose(a->source);
+        }
+        if (asprintf(&path, "%s%s", symbols_root, file) < 0) {
+            path = NULL;
+        }
+        a->source = path ? fopen(path, "re") : NULL;
+        a->source_line = 1;
+        free(path);
+    }
+    a->file = keep_text(file);
+    a->line = line;
+    file = strrchr(a->file, '/') ? strrchr(a->file, '/') + 1 : a->file;
+    printf("%*s", a->indent, "");
+    put_text(stdout, file, TEXT_PLAIN);
+    printf(":%d", line);
+    if (a->source && line < a->source_line) {
+        rewind(a->source);
+        a->source_line = 1;
+    }
+    while (a->source && a->source_line <= line) {
+        ssize_t n = getline(&text, &room, a->source);
+
+        if (n < 0) {
+            break;
+        }
+        if (a->source_line++ == line) {
+            text[strcspn(text, "\n")] = 0;
+            for (char *t = text; *t; t++) {
+                *t = *t == '\t' ? ' ' : *t;
+            }
+            printf("  ");
+            put_text(stdout, text, TEXT_PLAIN);
+        }
+    }
+    free(text);
+    printf("\n");
+}
+
+static int compare_sites(const void *a, const void *b)
+{
+    const Site *x = a, *y = b;
+
+    return x->address < y->address ? -1 : x->address > y->address;
+}
+
+static void put_site(Annotation *a, const Site *site, uint64_t address,
+                     const char *text)
+{
+    put_source(a, address);
+    for (int event = 1; event < 256; event++) {
+        if (!a->total[event]) {
+            continue;
+        }
+        if (site && site->count[event]) {
+            printf(" %9" PRIu64 " %6.2f%%", site->count[event],
+                   100.0 * site->count[event] / a->total[event]);
+        } else {
+            printf(" %9s %7s", "", "");
+        }
+    }
+    printf("  %8" PRIx64 "%s", address, *text ? ":  " : "");
+    put_text(stdout, text, TEXT_PLAIN);
+    printf("\n");
+}
+
+/* A pipe from objdump with this function's instructions. */
+static FILE *start_objdump(const Function *f, const char *program, pid_t *pid)
+{
+    char start[40], stop[40];
+    int fd[2];
+    FILE *in;
+
+    if (pipe(fd)) {
+        return NULL;
+    }
+    snprintf(start, sizeof(start), "--start-address=0x%" PRIx64, f->start);
+    snprintf(stop, sizeof(stop), "--stop-address=0x%" PRIx64,
+             f->start + f->size);
+    fflush(stdout);
+    *pid = fork();
+    if (*pid == 0) {
+        dup2(fd[1], STDOUT_FILENO);
+        close(fd[0]);
+        close(fd[1]);
+        execlp(program, program, "-d", "--no-show-raw-insn", start, stop,
+               object_file(f->object), NULL);
+        _exit(127);
+    }
+    close(fd[1]);
+    in = *pid > 0 ? fdopen(fd[0], "r") : NULL;
+    if (!in) {
+        close(fd[0]);
+    }
+    return in;
+}
+
+static void put_sites(Annotation *a, const char *objdump)
+{
+    size_t next = 0, room = 0;
+    char *text = NULL;
+    int status = 0;
+    pid_t pid = -1;
+    FILE *in = start_objdump(a->function, objdump, &pid);
+
+    while (in && getline(&text, &room, in) > 0) {
+        const Site *site = NULL;
+        uint64_t address;
+        int skip = 0;
+
+        if (sscanf(text, " %" SCNx64 ": %n", &address, &skip) < 1 || !skip ||
+            *text != ' ') {
+            continue;
+        }
+        text[strcspn(text, "\n")] = 0;
+        for (char *t = text + skip; *t; t++) {
+            *t = *t == '\t' ? ' ' : *t;
+        }
+        for (; next < a->sites.count; next++) {
+            site = table_at(&a->sites, next);
+            if (site->address >= address) {
+                break;
+            }
+            put_site(a, site, site->address, "(no instruction starts here)");
+        }
+        if (next < a->sites.count && site->address == address) {
+            next++;
+        } else {
+            site = NULL;
+        }
+        put_site(a, site, address, text + skip);
+    }
+    free(text);
+    if (in) {
+        fclose(in);
+        waitpid(pid, &status, 0);
+    }
+    if (!in || status) {
+        printf("# There are no instructions, as %s %s: these are the addresses "
+               "that have records.\n", objdump,
+               in && WIFEXITED(status) && WEXITSTATUS(status) == 127 ?
+               "is not installed" : "failed");
+    }
+    for (; next < a->sites.count; next++) {
+        const Site *site = table_at(&a->sites, next);
+
+        put_site(a, site, site->address, "");
+    }
+}
+
+static void annotate(const Profile *p, const Function *f, const char *objdump)
+{
+    Annotation a = { .function = f, .sites = TABLE(Site, count) };
+
+    for (size_t i = 0; i < p->entries.count; i++) {
+        const Entry *e = table_at(&p->entries, i);
+        const Place *place = place_at(p, e->from);
+
+        if (place->function == f) {
+            Site *site = table_get(&a.sites, &place->address);
+
+            site->count[e->event] += e->count;
+            a.total[e->event] += e->count;
+        }
+    }
+    qsort(a.sites.items, a.sites.count, sizeof(Site), compare_sites);
+    printf("# ");
+    put_text(stdout, f->name, TEXT_PLAIN);
+    printf(" in ");
+    put_text(stdout, object_path(f->object), TEXT_PLAIN);
+    printf("\n");
+    for (int event = 1; event < 256; event++) {
+        if (a.total[event]) {
+            printf("# %s: %" PRIu64 " of %" PRIu64 " records of %s (%.2f%%)\n",
+                   event_name(event), a.total[event], p->records[event],
+                   event_title(event),
+                   100.0 * a.total[event] / p->records[event]);
+        }
+    }
+    if (p->missed) {
+        printf("# WARNING: %" PRIu64 " records of the profile were missed\n",
+               p->missed);
+    }
+    printf("#\n#");
+    for (int event = 1; event < 256; event++) {
+        if (a.total[event]) {
+            printf("%*s%17s", a.indent ? 1 : 0, "", event_name(event));
+            a.indent += 18;
+        }
+    }
+    printf("   address\n#\n");
+    a.indent += 2;
+    put_sites(&a, objdump);
+    if (a.source) {
+        fclose(a.source);
+    }
+    table_free(&a.sites);
+}
+
+int cmd_annotate(int argc, char **argv)
+{
+    static const struct option longs[] = {
+        { "dso", required_argument, NULL, 'd' },
+        { "objdump", required_argument, NULL, OPTION_OBJDUMP },
+        { 0 },
+    };
+    const char *dso = NULL, *objdump = "objdump", *name;
+    Table functions = { .item_size = 8, .key_size = 8 };
+    ProfileOptions options = { 0 };
+    bool ok = true;
+    int option;
+    Profile p;
+
+    argv[0] = "lwp annotate";
+    while ((option = profile_getopt(argc, argv, "d:", longs, &options,
+                                    help)) != -1) {
+        if (option == 'd') {
+            dso = optarg;
+        } else if (option == OPTION_OBJDUMP) {
+            objdump = optarg;
+        } else {
+            return 2;
+        }
+    }
+    if (optind + 1 != argc) {
+        fprintf(stderr, "lwp annotate: one function is needed; "
+                "see --help\n");
+        return 2;
+    }
+    name = argv[optind];
+    if (!profile_load(&p, &options)) {
+        return 1;
+    }
+    for (size_t i = 0; i < p.entries.count; i++) {
+        const Entry *e = table_at(&p.entries, i);
+        const Function *f = place_at(&p, e->from)->function;
+        const char *path = object_path(f->object);
+        const char *base = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
+        uint64_t key = (uintptr_t)f;
+
+        if (!strcmp(f->name, name) &&
+            (!dso || !strcmp(dso, path) || !strcmp(dso, base))) {
+            table_get(&functions, &key);
+        }
+    }
+    for (size_t i = 0; i < functions.count; i++) {
+        uint64_t key = *(uint64_t *)table_at(&functions, i);
+
+        printf("%s", i ? "\n" : "");
+        annotate(&p, (const Function *)(uintptr_t)key, objdump);
+    }
+    if (!functions.count) {
+        fprintf(stderr, "lwp: %s has no records\n", name);
+        ok = false;
+    }
+    if (fflush(stdout) || ferror(stdout)) {
+        fprintf(stderr, "lwp: cannot write: %s\n", strerror(errno));
+        ok = false;
+    }
+    table_free(&functions);
+    profile_close(&p);
+    return !ok;
+}

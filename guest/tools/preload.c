@@ -1,0 +1,543 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * lwp-preload.so: profile the program that it is preloaded into.
+ *
+ * Each thread gets a session (session.h), from its first instruction to its
+ * last.  In between nothing here runs, but for the few calls that change what
+ * there is to profile.  The program must not notice: no file stays open, errno
+ * and cancellation are left alone, and whatever fails is kept quiet about,
+ * except in the session's directory.
+ */
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <threads.h>
+#include <time.h>
+#include <unistd.h>
+#include "session.h"
+
+#define EXPORT __attribute__((visibility("default")))
+
+enum { MAX_PATH = 256 };
+
+static bool active;                 /* there is a recorder, and LWP */
+static char directory[MAX_PATH - 64];
+static SessionConfig config;
+static LwpInfo info;
+static size_t size;                 /* of a session */
+static pthread_key_t key;
+static unsigned files;              /* the next one's number: it is unique */
+static bool maps_changed;           /* since they were written */
+static __thread LwpSession *own __attribute__((tls_model("initial-exec")));
+
+/* What the program must not see changed. */
+typedef struct Visit {
+    int error, cancel;
+} Visit;
+
+static Visit enter(void)
+{
+    Visit v = { .error = errno };
+
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &v.cancel);
+    return v;
+}
+
+static void leave(Visit v)
+{
+    pthread_setcancelstate(v.cancel, NULL);
+    errno = v.error;
+}
+
+#define WRAPPED(F)                                                          \
+    F(pthread_create) F(thrd_create) F(dlopen) F(dlmopen) F(dlclose)        \
+    F(execve) F(execvpe) F(fexecve) F(execveat)
+
+#define POINTER(name) void *name;
+static struct {
+    WRAPPED(POINTER)
+} pointers;
+
+static void *next_function(void **pointer, const char *name)
+{
+    void *p = __atomic_load_n(pointer, __ATOMIC_RELAXED);
+
+    if (!p) {
+        p = dlsym(RTLD_NEXT, name);
+        __atomic_store_n(pointer, p, __ATOMIC_RELAXED);
+    }
+    return p;
+}
+
+/* The function that the wrapper of that name stands in front of. */
+#define NEXT(name) \
+    ((__typeof__(&name))next_function(&pointers.name, #name))
+
+/* Writing beyond this limit would kill the program. */
+static bool file_allowed(size_t bytes)
+{
+    struct rlimit limit;
+
+    return getrlimit(RLIMIT_FSIZE, &limit) == 0 && bytes <= limit.rlim_cur;
+}
+
+/*
+ * The recorder takes a file when it gets its name: until it is complete, there
+ * is a dot in front.
+ */
+static int create_file(const char *dotted)
+{
+    return open(dotted, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+}
+
+static void publish_file(const char *dotted, char *plain)
+{
+    char *slash = stpcpy(plain, dotted) - 1;
+
+    while (*slash != '/') {
+        slash--;
+    }
+    memmove(slash + 1, slash + 2, strlen(slash + 2) + 1);
+    if (rename(dotted, plain) != 0) {
+        unlink(dotted);
+    }
+}
+
+static void write_maps(void)
+{
+    char dotted[MAX_PATH], plain[MAX_PATH], buffer[4096];
+    LwpSession *s = own;
+    bool enabled = s && session_flush() == &s->cb;
+    int from, to = -1;
+    ssize_t n = -1;
+
+    if (!config.maps) {
+        return;
+    }
+    if (enabled) {
+        lwp_disable(s);
+    }
+    __atomic_store_n(&maps_changed, false, __ATOMIC_RELAXED);
+    snprintf(dotted, sizeof(dotted), "%s/." SESSION_MAPS, directory, getpid(),
+             __atomic_fetch_add(&files, 1, __ATOMIC_RELAXED));
+    from = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+    if (from >= 0 && file_allowed(1 << 20)) {
+        to = create_file(dotted);
+    }
+    if (to >= 0) {
+        do {
+            n = read(from, buffer, sizeof(buffer));
+        } while (n > 0 && write(to, buffer, n) == n);
+        close(to);
+        if (n == 0) {
+            publish_file(dotted, plain);
+        } else {
+            unlink(dotted);
+        }
+    }
+    if (from >= 0) {
+        close(from);
+    }
+    if (enabled) {
+        lwp_enable(s);
+    }
+}
+
+static LwpSession *map_session(const char *dotted, int *error)
+{
+    LwpSession *s;
+    int fd;
+
+    if (!file_allowed(size)) {
+        *error = EFBIG;
+        return MAP_FAILED;
+    }
+    fd = create_file(dotted);
+    if (fd < 0) {
+        *error = errno;
+        return MAP_FAILED;
+    }
+    /* What has no place on the disk would be SIGBUS later. */
+    *error = posix_fallocate(fd, 0, size);
+    s = MAP_FAILED;
+    if (*error == 0) {
+        s = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        *error = errno;
+    }
+    close(fd);
+    if (s == MAP_FAILED) {
+        unlink(dotted);
+    }
+    return s;
+}
+
+/*
+ * Leave a note, which takes neither a file descriptor nor space.  There may be
+ * no directory any more, if the recorder has ended: then nobody has to know.
+ */
+static void say_failed(int error)
+{
+    char path[MAX_PATH];
+
+    snprintf(path, sizeof(path), "%s/" SESSION_FAILED, directory, getpid(),
+             gettid(), error);
+    if (symlink("-", path) != 0) {
+        return;
+    }
+}
+
+/* The maps go with the process's first session: they have to follow it. */
+static void start_session(bool first)
+{
+    char dotted[MAX_PATH], plain[MAX_PATH];
+    struct timespec t;
+    LwpSession *s;
+    int error;
+
+    if (first) {
+        /* What this process was before may have sessions that wait. */
+        clock_gettime(CLOCK_MONOTONIC, &t);
+        files = t.tv_sec * 1000000000u + t.tv_nsec;
+    }
+    snprintf(dotted, sizeof(dotted), "%s/." SESSION_THREAD, directory,
+             getpid(), gettid(),
+             __atomic_fetch_add(&files, 1, __ATOMIC_RELAXED));
+    s = map_session(dotted, &error);
+    if (s == MAP_FAILED) {
+        say_failed(error);
+        return;
+    }
+    session_init(s, &config.options, &info);
+    s->pid = getpid();
+    s->tid = gettid();
+    s->ppid = getppid();
+    s->bits = sizeof(void *) * 8;
+    s->first = first;
+    s->cpuid[0] = info.eax;
+    s->cpuid[1] = info.ebx;
+    s->cpuid[2] = info.ecx;
+    s->cpuid[3] = info.edx;
+    strncpy(s->comm, program_invocation_short_name, sizeof(s->comm) - 1);
+    publish_file(dotted, plain);
+    if (first) {
+        write_maps();
+    }
+    pthread_setspecific(key, s);
+    own = s;
+    lwp_enable(s);
+}
+
+/* The thread ends, by exit() or otherwise. */
+static void end_session(void *unused)
+{
+    LwpSession *s = own;
+
+    (void)unused;
+    own = NULL;
+    /* A child that no handler of fork() has seen has its parent's. */
+    if (s && s->tid == gettid()) {
+        lwp_disable(s);
+        __atomic_store_n(&s->state, SESSION_ENDED, __ATOMIC_RELEASE);
+        munmap(s, size);
+    }
+}
+
+/*
+ * The program is about to be replaced, or to end at once.  A child of vfork(),
+ * which has its parent's memory but not its LWP, does nothing here.
+ */
+static void flush_session(void)
+{
+    LwpSession *s = own;
+
+    if (s && session_flush() == &s->cb) {
+        if (__atomic_load_n(&maps_changed, __ATOMIC_RELAXED)) {
+            Visit v = enter();
+
+            write_maps();
+            leave(v);
+            session_flush();
+        }
+        __atomic_store_n(&s->state, SESSION_FLUSHED, __ATOMIC_RELEASE);
+    }
+}
+
+/* It was not replaced. */
+static int go_on(int result)
+{
+    LwpSession *s = own;
+
+    if (s && session_flush() == &s->cb) {
+        __atomic_store_n(&s->state, SESSION_RUNS, __ATOMIC_RELEASE);
+    }
+    return result;
+}
+
+/* LWP is disabled in a child, and the session is its parent's. */
+static void child_starts(void)
+{
+    Visit v = enter();
+
+    if (own) {
+        munmap(own, size);
+        own = NULL;
+    }
+    start_session(true);
+    leave(v);
+}
+
+static bool read_config(void)
+{
+    const char *dir = getenv(SESSION_ENV);
+    char path[MAX_PATH];
+    struct stat st;
+    bool ok;
+    int fd;
+
+    if (!dir || strlen(dir) >= sizeof(directory)) {
+        return false;
+    }
+    strcpy(directory, dir);
+    snprintf(path, sizeof(path), "%s/" SESSION_CONFIG, directory);
+    fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0) {
+        return false;
+    }
+    /* When the recorder has gone, somebody else may take its name. */
+    ok = fstat(fd, &st) == 0 && st.st_uid == geteuid() &&
+         read(fd, &config, sizeof(config)) == sizeof(config) &&
+         config.magic == SESSION_MAGIC;
+    close(fd);
+    return ok;
+}
+
+static void __attribute__((constructor)) program_starts(void)
+{
+    Visit v = enter();
+
+    info = lwp_detect();
+    if (info.available && read_config()) {
+        config.options.events &= info.events;
+        size = session_size(&config.options, &info);
+        if (info.version != 1 || info.record_size != sizeof(LwpRecord)) {
+            say_failed(EPROTONOSUPPORT);
+        } else if (!(config.options.events & ~LWP_FLAG_INT)) {
+            say_failed(EOPNOTSUPP);
+        } else if (!size || pthread_key_create(&key, end_session) != 0 ||
+                   pthread_atfork(NULL, NULL, child_starts) != 0 ||
+                   at_quick_exit(flush_session) != 0) {
+            say_failed(EINVAL);
+        } else {
+            active = true;
+            /* A child of vfork() had better not look for them. */
+#define FIND(name) NEXT(name);
+            WRAPPED(FIND)
+            start_session(true);
+        }
+    }
+    leave(v);
+}
+
+static void __attribute__((destructor)) program_ends(void)
+{
+    if (own && own->tid == gettid()) {
+        Visit v = enter();
+
+        write_maps();
+        end_session(NULL);
+        leave(v);
+    }
+}
+
+/* Threads. */
+
+typedef struct Start {
+    void *(*run)(void *);
+    thrd_start_t run_c11;
+    void *arg;
+} Start;
+
+static Start thread_starts(void *p)
+{
+    Start start = *(Start *)p;
+    Visit v = enter();
+
+    free(p);
+    start_session(false);
+    leave(v);
+    return start;
+}
+
+static void *run_thread(void *p)
+{
+    Start start = thread_starts(p);
+
+    return start.run(start.arg);
+}
+
+static int run_c11_thread(void *p)
+{
+    Start start = thread_starts(p);
+
+    return start.run_c11(start.arg);
+}
+
+EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attr,
+                          void *(*run)(void *), void *arg)
+{
+    Start *start = active ? malloc(sizeof(*start)) : NULL;
+    int result;
+
+    if (!start) {
+        return NEXT(pthread_create)(thread, attr, run, arg);
+    }
+    *start = (Start) { .run = run, .arg = arg };
+    result = NEXT(pthread_create)(thread, attr, run_thread, start);
+    if (result != 0) {
+        free(start);
+    }
+    return result;
+}
+
+EXPORT int thrd_create(thrd_t *thread, thrd_start_t run, void *arg)
+{
+    Start *start = active ? malloc(sizeof(*start)) : NULL;
+    int result;
+
+    if (!start) {
+        return NEXT(thrd_create)(thread, run, arg);
+    }
+    *start = (Start) { .run_c11 = run, .arg = arg };
+    result = NEXT(thrd_create)(thread, run_c11_thread, start);
+    if (result != thrd_success) {
+        free(start);
+    }
+    return result;
+}
+
+/*
+ * Libraries.  dlopen() looks at who calls it: it has to be a tail call, so what
+ * it loads is only written when there is the next occasion.
+ */
+
+static void maps_change(void)
+{
+    if (active) {
+        Visit v = enter();
+
+        if (__atomic_load_n(&maps_changed, __ATOMIC_RELAXED)) {
+            write_maps();
+        }
+        __atomic_store_n(&maps_changed, true, __ATOMIC_RELAXED);
+        leave(v);
+    }
+}
+
+EXPORT void *dlopen(const char *file, int mode)
+{
+    maps_change();
+    return NEXT(dlopen)(file, mode);
+}
+
+EXPORT void *dlmopen(Lmid_t space, const char *file, int mode)
+{
+    maps_change();
+    return NEXT(dlmopen)(space, file, mode);
+}
+
+EXPORT int dlclose(void *handle)
+{
+    maps_change();
+    return NEXT(dlclose)(handle);
+}
+
+/* The end of the program, without its destructors. */
+
+EXPORT void _exit(int status)
+{
+    flush_session();
+    for (;;) {
+        syscall(SYS_exit_group, status);
+    }
+}
+
+EXPORT void _Exit(int status)
+{
+    _exit(status);
+}
+
+/* Another program in its place. */
+
+EXPORT int execve(const char *path, char *const argv[], char *const envp[])
+{
+    flush_session();
+    return go_on(NEXT(execve)(path, argv, envp));
+}
+
+EXPORT int execv(const char *path, char *const argv[])
+{
+    return execve(path, argv, environ);
+}
+
+EXPORT int execvpe(const char *file, char *const argv[], char *const envp[])
+{
+    flush_session();
+    return go_on(NEXT(execvpe)(file, argv, envp));
+}
+
+EXPORT int execvp(const char *file, char *const argv[])
+{
+    return execvpe(file, argv, environ);
+}
+
+EXPORT int fexecve(int fd, char *const argv[], char *const envp[])
+{
+    flush_session();
+    return go_on(NEXT(fexecve)(fd, argv, envp));
+}
+
+EXPORT int execveat(int fd, const char *path, char *const argv[],
+                    char *const envp[], int flags)
+{
+    flush_session();
+    return go_on(NEXT(execveat)(fd, path, argv, envp, flags));
+}
+
+/* execle() has the environment behind the NULL. */
+#define EXECL(name, function, environment)                                  \
+    EXPORT int name(const char *path, const char *first, ...)               \
+    {                                                                       \
+        va_list args, again;                                                \
+        size_t n = 1;                                                       \
+        int result;                                                         \
+                                                                            \
+        va_start(args, first);                                              \
+        va_copy(again, args);                                               \
+        for (const char *a = first; a; a = va_arg(again, const char *)) {   \
+            n++;                                                            \
+        }                                                                   \
+        va_end(again);                                                      \
+                                                                            \
+        char *argv[n];                                                      \
+                                                                            \
+        argv[0] = (char *)first;                                            \
+        for (size_t i = 1; i < n; i++) {                                    \
+            argv[i] = va_arg(args, char *);                                 \
+        }                                                                   \
+        result = function(path, argv, environment);                         \
+        va_end(args);                                                       \
+        return result;                                                      \
+    }
+
+EXECL(execl, execve, environ)
+EXECL(execlp, execvpe, environ)
+EXECL(execle, execve, va_arg(args, char **))

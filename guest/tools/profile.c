@@ -1,0 +1,503 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * What a file of "lwp record" says, with names: for report, annotate, script.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include "profile.h"
+
+static const struct {
+    const char *name, *title;
+} events[] = {
+    [LWP_VAL] = { "val", "programmed value samples" },
+    [LWP_IRE] = { "ire", "instructions retired" },
+    [LWP_BRE] = { "bre", "branches retired" },
+    [LWP_DME] = { "dme", "data cache misses" },
+    [LWP_CNH] = { "cnh", "CPU clocks not halted" },
+    [LWP_RNH] = { "rnh", "CPU reference clocks not halted" },
+    [LWP_INS] = { "ins", "programmed events" },
+};
+
+const char *event_name(int event)
+{
+    static char other[16];
+
+    if (event < (int)(sizeof(events) / sizeof(*events)) &&
+        events[event].name) {
+        return events[event].name;
+    }
+    snprintf(other, sizeof(other), "event%d", event);
+    return other;
+}
+
+const char *event_title(int event)
+{
+    return events[event].title ? events[event].title : "an unknown event";
+}
+
+bool event_wanted(const ProfileOptions *options, int event)
+{
+    return !options->events ||
+           (event < 31 ? options->events & LWP_FLAG(event)
+                       : event == LWP_INS && options->events & LWP_FLAG_INT);
+}
+
+double event_period(const Profile *p, int event)
+{
+    uint32_t interval, random;
+
+    if (event < 1 || event > LWP_NR_EVENTS) {
+        return 1;
+    }
+    /* Table 6-1: one record after interval + 1 events; low bits are random */
+    interval = p->header.interval[event - 1];
+    random = (1u << (p->header.random & 15)) - 1;
+    return (interval & ~random) + random / 2.0 + 1;
+}
+
+const char *miss_source(unsigned flags)
+{
+    static const char * const sources[8] = {     /* Figure 2-5 */
+        "L2/unknown", "L3", "remote", "DRAM", "reserved4", "reserved5",
+        "reserved6", "other",
+    };
+
+    return sources[LWP_MISS_SOURCE(flags & 0xffff)];
+}
+
+static bool parse_events(ProfileOptions *options, const char *list)
+{
+    while (*list) {
+        size_t length = strcspn(list, ",");
+        int event = 0;
+
+        for (int i = 1; i < 256 && !event; i++) {
+            if (events[i].name && strlen(events[i].name) == length &&
+                !strncmp(events[i].name, list, length)) {
+                event = i;
+            }
+        }
+        if (!event) {
+            fprintf(stderr, "lwp: there is no event \"%.*s\"\n", (int)length,
+                    list);
+            return false;
+        }
+        options->events |= event == LWP_INS ? LWP_FLAG_INT : LWP_FLAG(event);
+        list += length + (list[length] == ',');
+    }
+    return true;
+}
+
+int profile_getopt(int argc, char **argv, const char *shorts,
+                   const struct option *longs, ProfileOptions *options,
+                   const char *help)
+{
+    static const struct option common[] = {
+        { "input", required_argument, NULL, 'i' },
+        { "event", required_argument, NULL, 'e' },
+        { "symfs", required_argument, NULL, OPTION_SYMFS },
+        { "debug-dir", required_argument, NULL, OPTION_DEBUG_DIR },
+        { "help", no_argument, NULL, 'h' },
+    };
+    struct option all[16] = { 0 };
+    size_t n = sizeof(common) / sizeof(*common);
+    char all_shorts[16];
+    int option;
+
+    memcpy(all, common, sizeof(common));
+    for (; longs->name; longs++) {
+        all[n++] = *longs;
+    }
+    snprintf(all_shorts, sizeof(all_shorts), "i:e:h%s", shorts);
+    for (;;) {
+        option = getopt_long(argc, argv, all_shorts, all, NULL);
+        switch (option) {
+        case 'i':
+            options->input = optarg;
+            break;
+        case 'e':
+            if (!parse_events(options, optarg)) {
+                return '?';
+            }
+            break;
+        case OPTION_SYMFS:
+            symbols_root = optarg;
+            break;
+        case OPTION_DEBUG_DIR:
+            symbols_debug_dir = optarg;
+            break;
+        case 'h':
+            fputs(help, stdout);
+            exit(0);
+        case '?':
+            fprintf(stderr, "See \"%s --help\".\n", argv[0]);
+            return '?';
+        default:
+            return option;
+        }
+    }
+}
+
+static Space *find_space(Profile *p, int32_t pid)
+{
+    for (size_t i = p->nr_spaces; i--; ) {
+        if (p->spaces[i].pid == pid) {
+            return &p->spaces[i];
+        }
+    }
+    return NULL;
+}
+
+static Space *add_space(Profile *p, int32_t pid)
+{
+    Space *old = find_space(p, pid), *new;
+    int older = old ? old - p->spaces : -1;
+
+    p->spaces = grow(p->spaces, p->nr_spaces, sizeof(*p->spaces));
+    new = &p->spaces[p->nr_spaces++];
+    *new = (Space) {
+        .pid = pid, .bits = 64, .comm = "?", .since = p->chunk, .older = older,
+    };
+    return new;
+}
+
+static bool is_file(const Map *m)
+{
+    return *object_path(m->object) == '/';
+}
+
+static bool same_file(const Map *a, const Map *b)
+{
+    return a->object == b->object &&
+           a->start - a->offset == b->start - b->offset;
+}
+
+/* Add a mapping, which may cover others wholly or in part. */
+static void add_map(Profile *p, const DataMap *data)
+{
+    Map new = {
+        data->start, data->end, data->offset, data->prot,
+        .object = object_get(*data->path ? data->path : "[anon]"),
+    };
+    Space *s = find_space(p, data->pid);
+    bool conflict = false;
+    size_t i = 0, n;
+    Map *maps;
+
+    if (new.start >= new.end) {
+        return;
+    }
+    if (!s) {
+        s = add_space(p, data->pid);
+    }
+    for (size_t k = 0; k < s->nr_maps; k++) {
+        const Map *m = &s->maps[k];
+
+        conflict |= m->start < new.end && m->end > new.start &&
+                    m->prot & PROT_EXEC && is_file(m) && !same_file(m, &new);
+    }
+    if (conflict) {
+        Space *copy = add_space(p, data->pid);
+
+        s = &p->spaces[copy->older];
+        *copy = (Space) {
+            .pid = s->pid, .ppid = s->ppid, .bits = s->bits,
+            .since = copy->since, .older = copy->older, .again = true,
+        };
+        memcpy(copy->comm, s->comm, sizeof(s->comm));
+        for (n = 0; n < s->nr_maps; n++) {
+            copy->maps = grow(copy->maps, n, sizeof(*maps));
+            copy->maps[n] = s->maps[n];
+        }
+        copy->nr_maps = n;
+        s = copy;
+    }
+    /* What is left of the others: below, above; then keep the order. */
+    maps = NULL;
+    n = 0;
+    for (size_t k = 0; k < s->nr_maps; k++) {
+        Map m = s->maps[k], below = m, above = m;
+
+        if (m.end > new.start && m.start < new.end) {
+            below.end = new.start;
+            above.start = new.end;
+            above.offset += new.end - m.start;
+        } else if (m.start < new.start) {
+            above.end = above.start;
+        } else {
+            below.end = below.start;
+        }
+        if (below.start < below.end) {
+            maps = grow(maps, n, sizeof(*maps));
+            maps[n++] = below;
+            i = n;
+        }
+        if (above.start < above.end) {
+            maps = grow(maps, n, sizeof(*maps));
+            maps[n++] = above;
+        }
+    }
+    maps = grow(maps, n, sizeof(*maps));
+    memmove(maps + i + 1, maps + i, (n - i) * sizeof(*maps));
+    maps[i] = new;
+    free(s->maps);
+    s->maps = maps;
+    s->nr_maps = n + 1;
+}
+
+/*
+ * All of an object is mapped as one piece; what follows it without a name is
+ * its .bss.  The first piece tells where, others may share pages of the file.
+ */
+static void find_biases(Space *s)
+{
+    for (size_t i = 0; i < s->nr_maps; i++) {
+        Map *m = &s->maps[i], *last = i ? m - 1 : NULL;
+
+        if (last && is_file(last) && last->end == m->start &&
+            !strcmp(object_path(m->object), "[anon]") &&
+            m->start - last->bias < object_end(last->object)) {
+            m->bss = true;
+            m->object = last->object;
+            m->bias = last->bias;
+        } else if (last && last->object == m->object && !last->bss &&
+                   is_file(m) && m->offset >= last->offset) {
+            m->bias = last->bias;
+        } else if (is_file(m)) {
+            m->bias = m->start - object_address(m->object, m->offset,
+                                                m->prot & PROT_EXEC);
+        } else {
+            m->bias = m->start;
+        }
+    }
+}
+
+static void add_counts(Profile *p, const ProfileOptions *options,
+                       uint32_t type, const void *chunk, size_t size)
+{
+    const DataThread *head = chunk;
+    const DataLost *lost = chunk;
+    const DataCounts *counts = chunk;
+
+    if (type == DATA_RECORDS && size >= sizeof(*head)) {
+        const LwpRecord *r = (const LwpRecord *)(head + 1);
+
+        profile_thread(p, head->pid, head->tid);
+        for (; (const char *)(r + 1) <= (const char *)chunk + size; r++) {
+            p->records[r->event] += event_wanted(options, r->event);
+        }
+    } else if (type == DATA_LOST && size >= sizeof(*lost)) {
+        profile_thread(p, lost->pid, lost->tid)->missed += lost->missed;
+        p->missed += lost->missed;
+    } else if (type == DATA_COUNTS && size >= sizeof(*counts)) {
+        Thread *t = profile_thread(p, counts->pid, counts->tid);
+
+        for (int i = 0; i < LWP_NR_EVENTS; i++) {
+            t->counts.records[i] += counts->records[i];
+            t->counts.events[i] += counts->events[i];
+        }
+    }
+}
+
+bool profile_open(Profile *p, const ProfileOptions *options)
+{
+    const char *path = options->input ? options->input : DATA_DEFAULT;
+    const void *chunk;
+    uint32_t type;
+    size_t size;
+
+    *p = (Profile) {
+        .threads = TABLE(Thread, missed),
+        .places = TABLE(Place, function),
+        .entries = TABLE(Entry, count),
+    };
+    p->reader = data_open(path, &p->header);
+    if (!p->reader) {
+        return false;
+    }
+    while ((chunk = profile_next(p, &type, &size))) {
+        if (type == DATA_PROCESS && size >= sizeof(DataProcess)) {
+            const DataProcess *d = chunk;
+            Space *s = add_space(p, d->pid);
+
+            s->ppid = d->ppid;
+            s->bits = d->bits;
+            memcpy(s->comm, d->comm, sizeof(d->comm));
+        } else if (type == DATA_MAP && size > sizeof(DataMap)) {
+            add_map(p, chunk);
+        } else {
+            add_counts(p, options, type, chunk, size);
+        }
+    }
+    if (data_damaged(p->reader)) {
+        fprintf(stderr, "lwp: %s is cut off or damaged; this is what comes "
+                "before\n", path);
+    }
+    for (size_t i = 0; i < p->nr_spaces; i++) {
+        find_biases(&p->spaces[i]);
+    }
+    data_close(p->reader);
+    p->chunk = 0;
+    p->reader = data_open(path, &p->header);
+    return p->reader;
+}
+
+const void *profile_next(Profile *p, uint32_t *type, size_t *size)
+{
+    p->chunk++;
+    return data_next(p->reader, type, size);
+}
+
+void profile_missed(const Profile *p)
+{
+    if (p->missed) {
+        fprintf(stderr, "lwp: %" PRIu64 " records were missed: a ring was "
+                "full\n", p->missed);
+    }
+}
+
+void profile_close(Profile *p)
+{
+    data_close(p->reader);
+    for (size_t i = 0; i < p->nr_spaces; i++) {
+        free(p->spaces[i].maps);
+    }
+    free(p->spaces);
+    table_free(&p->threads);
+    table_free(&p->places);
+    table_free(&p->entries);
+}
+
+uint32_t profile_space(Profile *p, int32_t pid)
+{
+    Space *s = find_space(p, pid);
+
+    if (!s) {
+        s = add_space(p, pid);
+    }
+    while (s->since > p->chunk && s->older >= 0) {
+        s = &p->spaces[s->older];
+    }
+    return s - p->spaces;
+}
+
+Thread *profile_thread(Profile *p, int32_t pid, int32_t tid)
+{
+    const int32_t key[] = { pid, tid };
+
+    return table_get(&p->threads, key);
+}
+
+uint32_t profile_place(Profile *p, uint32_t space, uint64_t address)
+{
+    const uint64_t key[] = { space, address };
+    Place *place = table_get(&p->places, key);
+    uint32_t index = place - (Place *)p->places.items;
+    const Space *s = &p->spaces[space];
+    size_t low = 0, high = s->nr_maps;
+
+    if (place->function) {
+        return index;
+    }
+    while (low < high) {
+        size_t mid = (low + high) / 2;
+
+        if (s->maps[mid].start <= address) {
+            low = mid + 1;
+        } else {
+            high = mid;
+        }
+    }
+    if (low && address < s->maps[low - 1].end) {
+        const Map *m = &s->maps[low - 1];
+        Object *o = m->object;
+
+        place->address = address - m->bias;
+        if (m->bss && place->address >= object_end(o)) {
+            place->address = address - m->start;    /* the heap is behind it */
+            o = object_get("[anon]");
+        }
+        place->function = object_function(o, place->address);
+    } else {
+        place->address = address;
+        place->function = object_function(object_get("[unknown]"), address);
+    }
+    return index;
+}
+
+static void add_records(Profile *p, const ProfileOptions *options,
+                        const DataThread *head, size_t size)
+{
+    const LwpRecord *r = (const LwpRecord *)(head + 1);
+    const LwpRecord *end = r + (size - sizeof(*head)) / sizeof(*r);
+    Thread *t = profile_thread(p, head->pid, head->tid);
+    Entry key = {
+        .thread = t - (Thread *)p->threads.items,
+        .space = profile_space(p, head->pid),
+    }, *e;
+
+    for (; r < end; r++) {
+        if (!event_wanted(options, r->event)) {
+            continue;
+        }
+        key.event = r->event;
+        key.core = r->core;
+        key.ip = r->ip;
+        key.data = key.data1 = key.flags = 0;
+        switch (r->event) {
+        case LWP_VAL:
+        case LWP_INS:
+            key.data = r->data2;
+            key.data1 = r->data1;
+            key.flags = r->flags;
+            break;
+        case LWP_BRE:
+            key.data = r->data2;
+            key.flags = r->flags & (LWP_BRANCH_FUS | LWP_BRANCH_PRV |
+                                    LWP_BRANCH_PRD | LWP_BRANCH_TKN);
+            break;
+        case LWP_DME:
+            key.flags = r->flags & (LWP_MISS_DAV | 7u << 13);
+            key.data = r->flags & LWP_MISS_DAV ? r->data2 & ~63ull : 0;
+            break;
+        }
+        e = table_get(&p->entries, &key);
+        if (r->event == LWP_DME) {
+            e->latency += r->data1;
+            if (!e->count || r->data1 < e->latency_min) {
+                e->latency_min = r->data1;
+            }
+            if (r->data1 > e->latency_max) {
+                e->latency_max = r->data1;
+            }
+        }
+        e->count++;
+    }
+}
+
+bool profile_load(Profile *p, const ProfileOptions *options)
+{
+    const void *chunk;
+    uint32_t type;
+    size_t size;
+
+    if (!profile_open(p, options)) {
+        return false;
+    }
+    while ((chunk = profile_next(p, &type, &size))) {
+        if (type == DATA_RECORDS && size >= sizeof(DataThread)) {
+            add_records(p, options, chunk, size);
+        }
+    }
+    for (size_t i = 0; i < p->entries.count; i++) {
+        Entry *e = table_at(&p->entries, i);
+
+        e->from = profile_place(p, e->space, e->ip);
+        e->to = e->event == LWP_BRE || (e->event == LWP_DME &&
+                                        e->flags & LWP_MISS_DAV) ?
+                profile_place(p, e->space, e->data) : e->from;
+    }
+    return true;
+}

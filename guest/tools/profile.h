@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * What a file of "lwp record" says, with names: for report, annotate, script.
+ */
+#ifndef LWP_PROFILE_H
+#define LWP_PROFILE_H
+
+#include <getopt.h>
+#include "data.h"
+#include "symbols.h"
+#include "table.h"
+
+#define LWP_BRANCH_FUS      (1u << 12)  /* ip is of the comparison before */
+
+typedef struct Map {
+    uint64_t start, end, offset;
+    uint32_t prot;
+    Object *object;
+    uint64_t bias;          /* address - bias is the address in the ELF file */
+    bool bss;               /* it has none of the file: it comes behind it */
+} Map;
+
+/*
+ * What a process has mapped from some chunk of the file on: there is another
+ * one when it starts a program, or maps a file where another one was.
+ */
+typedef struct Space {
+    int32_t pid, ppid;
+    uint32_t bits;
+    char comm[17];
+    uint64_t since;         /* number of a chunk */
+    bool again;             /* the program is that of the older one */
+    Map *maps;              /* by address */
+    size_t nr_maps;
+    int older;              /* the Space of pid before; -1 if none */
+} Space;
+
+typedef struct Thread {
+    int32_t pid, tid;
+    uint64_t missed;
+    DataCounts counts;
+} Thread;
+
+/* Code or data at an address of a space. */
+typedef struct Place {
+    uint64_t space, ip;
+    const Function *function;
+    uint64_t address;       /* as in the ELF file */
+    const char *line;       /* of the source, when somebody has asked */
+} Place;
+
+/* Records that have all of this in common. */
+typedef struct Entry {
+    uint64_t ip;
+    uint64_t data;          /* target, 64-byte line of data, or user's data2 */
+    uint32_t data1;         /* if it is the user's */
+    uint32_t space, thread;
+    uint16_t flags;
+    uint8_t event, core;
+    uint64_t count;         /* the key ends here */
+    uint64_t latency;       /* sum */
+    uint32_t latency_min, latency_max;
+    uint32_t from, to;      /* places of ip and data */
+} Entry;
+
+typedef struct Profile {
+    DataHeader header;
+    DataReader *reader;
+    uint64_t chunk;         /* number of the last one that was read */
+    Space *spaces;
+    size_t nr_spaces;
+    Table threads, places, entries;
+    uint64_t records[256];  /* stored, by EventId */
+    uint64_t missed;
+} Profile;
+
+/* Options that all commands with a profile have. */
+typedef struct ProfileOptions {
+    const char *input;
+    uint32_t events;        /* LWP_FLAG()s, bit 31 for LWP_INS; 0: all */
+} ProfileOptions;
+
+enum {
+    OPTION_SYMFS = 256,
+    OPTION_DEBUG_DIR,
+    OPTION_OWN,             /* a command's, from here on */
+};
+
+#define PROFILE_HELP \
+    "  -i, --input FILE       the profile (" DATA_DEFAULT ")\n" \
+    "  -e, --event LIST       only these: val,ire,bre,dme,cnh,rnh,ins\n" \
+    "      --symfs DIR        look for programs and libraries in DIR\n" \
+    "      --debug-dir DIR    separate debug files (/usr/lib/debug)\n" \
+    "  -h, --help             this text\n"
+
+/*
+ * The next of a command's own options, or -1 at the end, or '?' after an error.
+ * Those that all have are taken care of.
+ */
+int profile_getopt(int argc, char **argv, const char *shorts,
+                   const struct option *longs, ProfileOptions *options,
+                   const char *help);
+
+const char *event_name(int event);
+const char *event_title(int event);
+bool event_wanted(const ProfileOptions *options, int event);
+/* Events for one record: the interval's, or the mean if it is random. */
+double event_period(const Profile *p, int event);
+const char *miss_source(unsigned flags);
+
+/* Read all but the records, count them, and go back to the first chunk. */
+bool profile_open(Profile *p, const ProfileOptions *options);
+/* The payload of the next chunk, as data_next(). */
+const void *profile_next(Profile *p, uint32_t *type, size_t *size);
+/* Say so, where the output has no place for it. */
+void profile_missed(const Profile *p);
+void profile_close(Profile *p);
+
+/* Then read the records as well: fills entries. */
+bool profile_load(Profile *p, const ProfileOptions *options);
+
+/* The pid's space at the chunk that was read last, by number. */
+uint32_t profile_space(Profile *p, int32_t pid);
+Thread *profile_thread(Profile *p, int32_t pid, int32_t tid);
+uint32_t profile_place(Profile *p, uint32_t space, uint64_t address);
+
+static inline const Place *place_at(const Profile *p, uint32_t i)
+{
+    return table_at(&p->places, i);
+}
+
+#endif

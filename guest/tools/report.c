@@ -1,0 +1,571 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * lwp report: what a profile shows, as tables, JSON, folded lines or a picture.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include "commands.h"
+#include "report.h"
+
+enum {
+    OPTION_STDIO = OPTION_OWN,
+    OPTION_JSON,
+    OPTION_FOLDED,
+    OPTION_SVG,
+    OPTION_LIMIT,
+};
+
+static const char help[] =
+    "Usage: lwp report [OPTION]...\n"
+    "Show what \"lwp record\" has recorded.\n\n"
+    PROFILE_HELP
+    "  -s, --sort KEYS        count by these instead, for example dso,symbol:\n"
+    "                         comm,pid,tid,cpu,dso,symbol,addr,srcline;\n"
+    "                         bre: dso_to,symbol_to,addr_to,kind;\n"
+    "                         dme: source,line,data,variable; val, ins: data1,data2,"
+    "flags\n"
+    "      --percent-limit P  leave out what has less (0.5; JSON: 0)\n"
+    "      --stdio            tables (the default)\n"
+    "      --json             everything, for programs\n"
+    "      --folded           process;object;function and the number of "
+    "records,\n"
+    "                         for flame graph scripts\n"
+    "      --svg[=FILE]       a picture\n";
+
+static bool is_edge(const Profile *p, const Entry *e)
+{
+    const Place *from = place_at(p, e->from), *to = place_at(p, e->to);
+
+    return e->flags & LWP_BRANCH_TKN &&
+           (from->function != to->function ||
+            (to->address == to->function->start &&
+             to->function->size > 1));
+}
+
+#define ALL     (~0u)
+#define VALUES  (LWP_FLAG(LWP_VAL) | LWP_FLAG_INT)
+
+/* The tables of an event.  bit 31 of events is LWP_INS. */
+typedef struct View {
+    const char *name, *title;
+    uint32_t events;
+    const char *keys;
+    int nested;             /* keys of the rows that the others are part of */
+    bool (*filter)(const Profile *p, const Entry *e);
+    bool boring;            /* if there is but one row */
+} View;
+
+static const View views[] = {
+    { "functions", "functions", ALL, "dso,symbol", 0, NULL, false },
+    { "edges", "branches from one function to another",
+      LWP_FLAG(LWP_BRE), "kind,symbol,dso,symbol_to,dso_to", 0, is_edge,
+      false },
+    { "branches", "branch instructions", LWP_FLAG(LWP_BRE),
+      "dso,symbol,addr,srcline", 0, NULL, false },
+    { "sources", "where the data came from", LWP_FLAG(LWP_DME), "source", 0,
+      NULL, false },
+    { "variables", "data", LWP_FLAG(LWP_DME), "variable", 0, NULL, false },
+    { "lines", "64-byte lines of data, and what loaded from them",
+      LWP_FLAG(LWP_DME), "line,data,dso,symbol,addr,srcline", 2, NULL, false },
+    { "values", "values", VALUES, "flags,data1,data2,dso,symbol", 0, NULL,
+      false },
+    { "processes", "processes", ALL, "pid,comm", 0, NULL, true },
+    { "threads", "threads", ALL, "pid,tid,comm", 0, NULL, true },
+    { "cpus", "CPUs", ALL, "cpu", 0, NULL, true },
+};
+
+static bool view_is_for(const View *view, int event)
+{
+    return view->events & (event == LWP_INS ? LWP_FLAG_INT :
+                           LWP_FLAG(event < 31 ? event : 0));
+}
+
+static double quotient(uint64_t a, uint64_t b)
+{
+    return b ? (double)a / b : 0;
+}
+
+/* Per cent of the table's records. */
+static double share(const Rows *rows, const Row *r)
+{
+    return 100 * quotient(r->count, rows->total);
+}
+
+/* The row at i, or if rows are nested, the sum of those that belong to it. */
+static Row row_sum(const Rows *rows, int nested, size_t i, size_t *end)
+{
+    Row sum = *row_at(rows, i);
+
+    for (i++; nested && i < rows->table.count; i++) {
+        const Row *r = row_at(rows, i);
+
+        if (memcmp(r->id, sum.id, nested * sizeof(*sum.id))) {
+            break;
+        }
+        sum.count += r->count;
+        sum.latency += r->latency;
+        if (r->latency_min < sum.latency_min) {
+            sum.latency_min = r->latency_min;
+        }
+        if (r->latency_max > sum.latency_max) {
+            sum.latency_max = r->latency_max;
+        }
+    }
+    *end = i;
+    return sum;
+}
+
+static void put_numbers(const Rows *rows, int event, const Row *r)
+{
+    printf(" %6.2f%% %9" PRIu64, share(rows, r), r->count);
+    if (event == LWP_BRE) {
+        printf("  %6.2f%%", 100 * quotient(r->taken, r->count));
+        if (r->known) {
+            printf("   %6.2f%%", 100 * quotient(r->predicted, r->known));
+        } else {
+            printf("   %7s", "-");
+        }
+    } else if (event == LWP_DME) {
+        printf("  %7.1f  %7u", quotient(r->latency, r->count), r->latency_max);
+    }
+}
+
+static void put_keys(const Rows *rows, const Row *r, int from, int to,
+                     const size_t *width)
+{
+    char buffer[ROW_TEXT];
+
+    for (int k = from; k < to; k++) {
+        const char *text = row_text(rows, r, k, buffer);
+        size_t length = strlen(text);
+
+        printf("  ");
+        put_text(stdout, text, TEXT_PLAIN);
+        if (k + 1 < to && length < width[k]) {
+            printf("%*s", (int)(width[k] - length), "");
+        }
+    }
+    printf("\n");
+}
+
+static void put_table(int event, const Rows *rows, const View *view,
+                      double limit)
+{
+    size_t width[MAX_KEYS], next, left_out = 0;
+    int outer = view->nested ? view->nested : rows->nr_keys;
+    char buffer[ROW_TEXT];
+
+    for (int k = 0; k < rows->nr_keys; k++) {
+        width[k] = strlen(rows->keys[k]->title);
+        for (size_t i = 0; i < rows->table.count; i++) {
+            const Row *r = row_at(rows, i);
+            size_t length = strlen(row_text(rows, r, k, buffer));
+
+            if (share(rows, r) >= limit && length > width[k]) {
+                width[k] = length;
+            }
+        }
+    }
+    printf("\n# %s: %s\n#\n# %5s%% %9s", event_name(event), view->title,
+           "", "Records");
+    printf("%s", event == LWP_BRE ? "    Taken  Predicted" :
+           event == LWP_DME ? "  Latency  Maximum" : "");
+    for (int k = 0; k < outer; k++) {
+        printf("  %-*s", k + 1 < outer ? (int)width[k] : 0,
+               rows->keys[k]->title);
+    }
+    printf("\n#\n");
+    for (size_t i = 0; i < rows->table.count; i = next) {
+        Row sum = row_sum(rows, view->nested, i, &next);
+
+        if (share(rows, &sum) < limit) {
+            left_out++;
+            continue;
+        }
+        put_numbers(rows, event, &sum);
+        put_keys(rows, &sum, 0, outer, width);
+        for (; view->nested && i < next; i++) {
+            if (share(rows, row_at(rows, i)) >= limit) {
+                put_numbers(rows, event, row_at(rows, i));
+                printf("    ");
+                put_keys(rows, row_at(rows, i), outer, rows->nr_keys, width);
+            }
+        }
+    }
+    if (left_out) {
+        printf("# and %zu with less than %g%% each\n", left_out, limit);
+    }
+}
+
+static void count_sums(const Profile *p, int event, uint64_t *records,
+                       uint64_t *counted)
+{
+    *records = *counted = 0;
+    for (size_t i = 0; event <= LWP_NR_EVENTS && i < p->threads.count; i++) {
+        const Thread *t = table_at(&p->threads, i);
+
+        *records += t->counts.records[event - 1];
+        *counted += t->counts.events[event - 1];
+    }
+}
+
+static void put_header(const Profile *p)
+{
+    time_t when = p->header.time;
+    size_t programs = 0;
+    char text[64];
+    struct tm tm;
+
+    printf("# command: ");
+    put_text(stdout, p->header.command, TEXT_PLAIN);
+    if (localtime_r(&when, &tm) &&
+        strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S %z", &tm)) {
+        printf("\n# recorded: %s\n", text);
+    }
+    for (size_t i = 0; i < p->nr_spaces; i++) {
+        programs += !p->spaces[i].again;
+    }
+    printf("# programs: %zu, threads: %zu\n", programs, p->threads.count);
+    if (p->header.filters) {
+        printf("# filters: 0x%08x", p->header.filters);
+        if (p->header.filters >> 31) {
+            printf(", IP %s 0x%" PRIx64 "..0x%" PRIx64,
+                   p->header.filters >> 30 & 1 ? "not in" : "in",
+                   p->header.base_ip, p->header.limit_ip);
+        }
+        printf("\n");
+    }
+    for (int event = 1; event < 256; event++) {
+        uint64_t records, counted;
+
+        if (!p->records[event]) {
+            continue;
+        }
+        printf("# %s: %" PRIu64 " records of %s", event_name(event),
+               p->records[event], event_title(event));
+        if (event <= LWP_NR_EVENTS) {
+            printf(", one for every %.10g", event_period(p, event));
+            count_sums(p, event, &records, &counted);
+            /* Not if the recorder was killed before all threads ended. */
+            if (counted && records == p->records[event]) {
+                printf("; %" PRIu64 " were counted", counted);
+            } else {
+                printf("; about %.0f",
+                       p->records[event] * event_period(p, event));
+            }
+        }
+        printf("\n");
+    }
+    if (p->missed) {
+        uint64_t stored = 0;
+
+        for (int event = 1; event < 256; event++) {
+            stored += p->records[event];
+        }
+        printf("#\n# WARNING: %" PRIu64 " records were missed (%.2f%%), as "
+               "the ring was full.\n# Shares are those of what was stored.\n",
+               p->missed, 100 * quotient(p->missed, p->missed + stored));
+    }
+}
+
+static void put_json_text(const char *name, const char *text)
+{
+    printf("\"%s\": \"", name);
+    put_text(stdout, text, TEXT_JSON);
+    printf("\"");
+}
+
+static void put_json_row(const Profile *p, int event, const Rows *rows,
+                         const Row *r, int from, int to)
+{
+    char buffer[ROW_TEXT];
+
+    printf("{ ");
+    for (int k = from; k < to; k++) {
+        const Key *key = rows->keys[k];
+
+        if (key->type == KEY_NUMBER) {
+            printf("\"%s\": %" PRId64, key->name, r->id[k]);
+        } else if (key->type == KEY_PATH) {
+            put_json_text(key->name, (char *)(uintptr_t)r->id[k]);
+        } else {
+            put_json_text(key->name, row_text(rows, r, k, buffer));
+        }
+        printf(", ");
+    }
+    printf("\"records\": %" PRIu64 ", \"share\": %.4f, \"events\": %.0f",
+           r->count, share(rows, r),
+           r->count * event_period(p, event));
+    if (event == LWP_BRE) {
+        printf(", \"taken\": %" PRIu64 ", \"predictions\": %" PRIu64
+               ", \"predicted\": %" PRIu64, r->taken, r->known, r->predicted);
+    } else if (event == LWP_DME) {
+        printf(", \"latency\": %.4f, \"latency_min\": %u, \"latency_max\": %u",
+               quotient(r->latency, r->count), r->latency_min, r->latency_max);
+    }
+}
+
+static void put_json_rows(const Profile *p, int event, const Rows *rows,
+                          const View *view, double limit)
+{
+    int outer = view->nested ? view->nested : rows->nr_keys;
+    const char *separator = "";
+    size_t next;
+
+    printf(",\n      \"%s\": [", view->name);
+    for (size_t i = 0; i < rows->table.count; i = next) {
+        Row sum = row_sum(rows, view->nested, i, &next);
+
+        if (share(rows, &sum) < limit) {
+            continue;
+        }
+        printf("%s\n        ", separator);
+        separator = ",";
+        put_json_row(p, event, rows, &sum, 0, outer);
+        if (view->nested) {
+            printf(", \"instructions\": [");
+            for (const char *comma = ""; i < next; i++, comma = ",") {
+                printf("%s\n          ", comma);
+                put_json_row(p, event, rows, row_at(rows, i), outer,
+                             rows->nr_keys);
+                printf(" }");
+            }
+            printf(" ]");
+        }
+        printf(" }");
+    }
+    printf(" ]");
+}
+
+static void put_json_header(const Profile *p)
+{
+    const DataHeader *h = &p->header;
+    const char *separator = "";
+
+    printf("{\n  \"format\": \"lwp report\",\n  \"version\": 1,\n  ");
+    put_json_text("command", h->command);
+    printf(",\n  \"time\": %" PRIu64 ",\n  \"cpuid\": [\"0x%08x\", "
+           "\"0x%08x\", \"0x%08x\", \"0x%08x\"],\n  \"flags\": \"0x%08x\",\n"
+           "  \"filters\": \"0x%08x\",\n  \"random\": %u,\n"
+           "  \"base_ip\": \"0x%" PRIx64 "\",\n  \"limit_ip\": \"0x%" PRIx64
+           "\",\n  \"missed\": %" PRIu64 ",\n  \"programs\": [",
+           h->time, h->cpuid[0], h->cpuid[1], h->cpuid[2], h->cpuid[3],
+           h->flags, h->filters, h->random, h->base_ip, h->limit_ip,
+           p->missed);
+    for (size_t i = 0; i < p->nr_spaces; i++) {
+        const Space *s = &p->spaces[i];
+
+        if (!s->again) {
+            printf("%s\n    { \"pid\": %d, \"ppid\": %d, \"bits\": %u, ",
+                   separator, s->pid, s->ppid, s->bits);
+            put_json_text("comm", s->comm);
+            printf(" }");
+            separator = ",";
+        }
+    }
+    printf(" ],\n  \"threads\": [");
+    for (size_t i = 0; i < p->threads.count; i++) {
+        const Thread *t = table_at(&p->threads, i);
+
+        printf("%s\n    { \"pid\": %d, \"tid\": %d, \"missed\": %" PRIu64,
+               i ? "," : "", t->pid, t->tid, t->missed);
+        for (int e = 1; e <= LWP_NR_EVENTS; e++) {
+            if (t->counts.events[e - 1]) {
+                printf(", \"%s\": %" PRIu64, event_name(e),
+                       t->counts.events[e - 1]);
+            }
+        }
+        printf(" }");
+    }
+    printf(" ],\n  \"events\": [");
+}
+
+/* All tables of an event, or that of --sort. */
+static void put_event(const Profile *p, int event, const char *sort, bool json,
+                      double limit)
+{
+    const View sorted = { "rows", sort, ALL, sort, 0, NULL, false };
+
+    for (size_t v = 0; v < sizeof(views) / sizeof(*views); v++) {
+        const View *view = sort ? &sorted : &views[v];
+        Rows rows;
+
+        if ((sort && v) || !view_is_for(view, event)) {
+            continue;
+        }
+        rows_keys(&rows, view->keys);
+        rows_fill(&rows, p, event, view->nested, view->filter);
+        if (json) {
+            put_json_rows(p, event, &rows, view, limit);
+        } else if (rows.table.count > view->boring) {
+            put_table(event, &rows, view, limit);
+        }
+        table_free(&rows.table);
+    }
+}
+
+static void put_json(const Profile *p, const char *sort, double limit)
+{
+    const char *separator = "";
+
+    put_json_header(p);
+    for (int event = 1; event < 256; event++) {
+        uint64_t records, counted;
+
+        if (!p->records[event]) {
+            continue;
+        }
+        printf("%s\n    { \"event\": \"%s\", \"id\": %d, \"records\": %" PRIu64,
+               separator, event_name(event), event, p->records[event]);
+        separator = ",";
+        if (event <= LWP_NR_EVENTS) {
+            count_sums(p, event, &records, &counted);
+            printf(", \"interval\": %u, \"period\": %.1f, \"counted\": %"
+                   PRIu64 ", \"counted_records\": %" PRIu64,
+                   p->header.interval[event - 1], event_period(p, event),
+                   counted, records);
+        }
+        put_event(p, event, sort, true, limit);
+        printf(" }");
+    }
+    printf(" ]\n}\n");
+}
+
+/* Of one event, as the records of several do not add up to anything. */
+static void put_folded(const Profile *p)
+{
+    static const uint8_t order[] = {
+        LWP_IRE, LWP_CNH, LWP_RNH, LWP_BRE, LWP_DME, LWP_VAL, LWP_INS,
+    };
+    int event = 0, others = 0;
+    Rows rows;
+
+    for (size_t i = 0; i < sizeof(order); i++) {
+        if (p->records[order[i]]) {
+            others += !!event;
+            event = event ? event : order[i];
+        }
+    }
+    if (!event) {
+        return;
+    }
+    if (others) {
+        fprintf(stderr, "lwp: this is %s; use -e for others\n",
+                event_name(event));
+    }
+    rows_keys(&rows, "comm,dso,symbol");
+    rows_fill(&rows, p, event, 0, NULL);
+    for (size_t i = 0; i < rows.table.count; i++) {
+        char buffer[ROW_TEXT];
+
+        for (int k = 0; k < 3; k++) {
+            put_text(stdout, row_text(&rows, row_at(&rows, i), k, buffer),
+                     TEXT_FOLDED);
+            printf("%s", k < 2 ? ";" : "");
+        }
+        printf(" %" PRIu64 "\n", row_at(&rows, i)->count);
+    }
+    table_free(&rows.table);
+}
+
+static bool put_svg(const Profile *p, const char *path)
+{
+    FILE *f = path ? fopen(path, "we") : stdout;
+
+    if (!f) {
+        fprintf(stderr, "lwp: cannot write %s: %s\n", path, strerror(errno));
+        return false;
+    }
+    svg_write(f, p);
+    if (path && fclose(f)) {
+        fprintf(stderr, "lwp: cannot write %s: %s\n", path, strerror(errno));
+        return false;
+    }
+    return true;
+}
+
+int cmd_report(int argc, char **argv)
+{
+    static const struct option longs[] = {
+        { "sort", required_argument, NULL, 's' },
+        { "percent-limit", required_argument, NULL, OPTION_LIMIT },
+        { "stdio", no_argument, NULL, OPTION_STDIO },
+        { "json", no_argument, NULL, OPTION_JSON },
+        { "folded", no_argument, NULL, OPTION_FOLDED },
+        { "svg", optional_argument, NULL, OPTION_SVG },
+        { 0 },
+    };
+    const char *sort = NULL, *svg = NULL;
+    ProfileOptions options = { 0 };
+    int option, mode = OPTION_STDIO;
+    double limit = -1;
+    bool ok = true;
+    Profile p;
+    Rows rows;
+    char *end;
+
+    argv[0] = "lwp report";
+    while ((option = profile_getopt(argc, argv, "s:", longs, &options,
+                                    help)) != -1) {
+        switch (option) {
+        case 's':
+            sort = optarg;
+            if (!rows_keys(&rows, sort)) {
+                return 2;
+            }
+            break;
+        case OPTION_LIMIT:
+            limit = strtod(optarg, &end);
+            if (end == optarg || *end || !(limit >= 0 && limit <= 100)) {
+                fprintf(stderr, "lwp: %s is no percentage\n", optarg);
+                return 2;
+            }
+            break;
+        case OPTION_SVG:
+            svg = optarg;
+            /* fallthrough */
+        case OPTION_STDIO:
+        case OPTION_JSON:
+        case OPTION_FOLDED:
+            mode = option;
+            break;
+        default:
+            return 2;
+        }
+    }
+    if (optind < argc) {
+        fprintf(stderr, "lwp report: what is \"%s\"? See --help.\n",
+                argv[optind]);
+        return 2;
+    }
+    if (!profile_load(&p, &options)) {
+        return 1;
+    }
+    if (mode == OPTION_JSON) {
+        put_json(&p, sort, limit < 0 ? 0 : limit);
+    } else if (mode == OPTION_FOLDED) {
+        profile_missed(&p);
+        put_folded(&p);
+    } else if (mode == OPTION_SVG) {
+        ok = put_svg(&p, svg);
+    } else {
+        put_header(&p);
+        for (int event = 1; event < 256; event++) {
+            if (p.records[event]) {
+                put_event(&p, event, sort, false, limit < 0 ? 0.5 : limit);
+            }
+        }
+    }
+    if (mode != OPTION_JSON && !p.entries.count) {
+        fprintf(stderr, "lwp: there are no records\n");
+    }
+    if (fflush(stdout) || ferror(stdout)) {
+        fprintf(stderr, "lwp: cannot write: %s\n", strerror(errno));
+        ok = false;
+    }
+    profile_close(&p);
+    return !ok;
+}

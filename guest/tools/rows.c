@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Counts of records that have something in common: all outputs are made of it.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include "report.h"
+
+static uint64_t key_comm(const Profile *p, const Entry *e)
+{
+    return (uintptr_t)keep_text(p->spaces[e->space].comm);
+}
+
+static uint64_t key_pid(const Profile *p, const Entry *e)
+{
+    return p->spaces[e->space].pid;
+}
+
+static uint64_t key_tid(const Profile *p, const Entry *e)
+{
+    return ((const Thread *)table_at(&p->threads, e->thread))->tid;
+}
+
+static uint64_t key_cpu(const Profile *p, const Entry *e)
+{
+    (void)p;
+    return e->core;
+}
+
+static uint64_t key_dso(const Profile *p, const Entry *e)
+{
+    return (uintptr_t)object_path(place_at(p, e->from)->function->object);
+}
+
+static uint64_t key_symbol(const Profile *p, const Entry *e)
+{
+    return (uintptr_t)place_at(p, e->from)->function;
+}
+
+static uint64_t key_addr(const Profile *p, const Entry *e)
+{
+    return place_at(p, e->from)->address;
+}
+
+static uint64_t key_srcline(const Profile *p, const Entry *e)
+{
+    Place *place = table_at(&p->places, e->from);
+    const char *file;
+    char *text;
+    int line;
+
+    if (!place->line) {
+        file = object_line((Object *)place->function->object, place->address,
+                           &line);
+        if (file && asprintf(&text, "%s:%d", file, line) > 0) {
+            place->line = keep_text(text);
+            free(text);
+        } else {
+            place->line = keep_text("?");
+        }
+    }
+    return (uintptr_t)place->line;
+}
+
+static uint64_t key_dso_to(const Profile *p, const Entry *e)
+{
+    return (uintptr_t)object_path(place_at(p, e->to)->function->object);
+}
+
+static uint64_t key_symbol_to(const Profile *p, const Entry *e)
+{
+    return (uintptr_t)place_at(p, e->to)->function;
+}
+
+static uint64_t key_addr_to(const Profile *p, const Entry *e)
+{
+    return place_at(p, e->to)->address;
+}
+
+static uint64_t key_kind(const Profile *p, const Entry *e)
+{
+    const Place *from = place_at(p, e->from), *to = place_at(p, e->to);
+    const char *kind = "jump";
+
+    if (!(e->flags & LWP_BRANCH_TKN)) {
+        kind = "local";
+    } else if (to->function->size == 1) {
+        kind = from->function == to->function ? "local" : "jump";
+    } else if (to->address == to->function->start) {
+        kind = "call";
+    } else {
+        kind = from->function == to->function ? "local" : "return";
+    }
+    return (uintptr_t)keep_text(kind);
+}
+
+static uint64_t key_source(const Profile *p, const Entry *e)
+{
+    (void)p;
+    return (uintptr_t)miss_source(e->flags);
+}
+
+static uint64_t key_line(const Profile *p, const Entry *e)
+{
+    (void)p;
+    return e->data;
+}
+
+static uint64_t key_data(const Profile *p, const Entry *e)
+{
+    const Place *to = place_at(p, e->to);
+    const Function *f = to->function;
+    const char *result = f->name;
+    char *text;
+
+    if (e->event == LWP_DME && !(e->flags & LWP_MISS_DAV)) {
+        return (uintptr_t)keep_text("?");
+    }
+    /* a variable may start within the line */
+    if (*f->name == '[') {
+        f = object_function((Object *)f->object, to->address | 63);
+        result = *f->name == '[' ? result : f->name;
+    } else if (to->address > f->start &&
+               asprintf(&text, "%s+0x%" PRIx64, f->name,
+                        to->address - f->start) > 0) {
+        result = keep_text(text);
+        free(text);
+    }
+    return (uintptr_t)result;
+}
+
+/* Memory without a name is one thing. */
+static uint64_t key_variable(const Profile *p, const Entry *e)
+{
+    const Function *f = place_at(p, e->to)->function;
+    const char *text;
+
+    if (e->event == LWP_DME && !(e->flags & LWP_MISS_DAV)) {
+        return (uintptr_t)keep_text("?");
+    }
+    if (*f->name == '[') {
+        text = strrchr(object_path(f->object), '/');
+        return (uintptr_t)(text ? text + 1 : object_path(f->object));
+    }
+    return (uintptr_t)f->name;
+}
+
+static uint64_t key_data1(const Profile *p, const Entry *e)
+{
+    (void)p;
+    return e->data1;
+}
+
+static uint64_t key_flags(const Profile *p, const Entry *e)
+{
+    (void)p;
+    return e->flags;
+}
+
+static const Key keys[] = {
+    { "comm", "Command", KEY_TEXT, key_comm },
+    { "pid", "Process", KEY_NUMBER, key_pid },
+    { "tid", "Thread", KEY_NUMBER, key_tid },
+    { "cpu", "CPU", KEY_NUMBER, key_cpu },
+    { "dso", "Object", KEY_PATH, key_dso },
+    { "symbol", "Function", KEY_FUNCTION, key_symbol },
+    { "addr", "Address", KEY_HEX, key_addr },
+    { "srcline", "Source", KEY_PATH, key_srcline },
+    { "dso_to", "To object", KEY_PATH, key_dso_to },
+    { "symbol_to", "To function", KEY_FUNCTION, key_symbol_to },
+    { "addr_to", "To address", KEY_HEX, key_addr_to },
+    { "kind", "Kind", KEY_TEXT, key_kind },
+    { "source", "Source", KEY_TEXT, key_source },
+    { "line", "Data line", KEY_HEX, key_line },
+    { "data", "Data", KEY_TEXT, key_data },
+    { "variable", "Variable", KEY_TEXT, key_variable },
+    { "data1", "Data1", KEY_HEX, key_data1 },
+    { "data2", "Data2", KEY_HEX, key_line },
+    { "flags", "Flags", KEY_HEX, key_flags },
+    { "sym", "Function", KEY_FUNCTION, key_symbol },    /* as in perf */
+};
+
+bool rows_keys(Rows *rows, const char *list)
+{
+    rows->nr_keys = 0;
+    while (*list) {
+        size_t n = strcspn(list, ",");
+        const Key *found = NULL;
+
+        for (size_t i = 0; i < sizeof(keys) / sizeof(*keys) && !found; i++) {
+            if (!strncmp(keys[i].name, list, n) && !keys[i].name[n]) {
+                found = &keys[i];
+            }
+        }
+        if (!found) {
+            fprintf(stderr, "lwp: there is no sort key \"%.*s\"\n", (int)n,
+                    list);
+            return false;
+        }
+        if (rows->nr_keys == MAX_KEYS) {
+            fprintf(stderr, "lwp: %d sort keys at most\n", MAX_KEYS);
+            return false;
+        }
+        rows->keys[rows->nr_keys++] = found;
+        list += n + (list[n] == ',');
+    }
+    return true;
+}
+
+const char *row_text(const Rows *rows, const Row *row, int key, char *buffer)
+{
+    const char *text = (const char *)(uintptr_t)row->id[key], *slash;
+
+    switch (rows->keys[key]->type) {
+    case KEY_FUNCTION:
+        return ((const Function *)text)->name;
+    case KEY_PATH:
+        slash = strrchr(text, '/');
+        return slash ? slash + 1 : text;
+    case KEY_TEXT:
+        return text;
+    case KEY_NUMBER:
+        snprintf(buffer, ROW_TEXT, "%" PRId64, row->id[key]);
+        return buffer;
+    default:
+        snprintf(buffer, ROW_TEXT, "0x%" PRIx64, row->id[key]);
+        return buffer;
+    }
+}
+
+/* The number that decides how rows are sorted by their keys 0..i. */
+static uint64_t row_total(const Rows *rows, const Row *row, int i)
+{
+    return i < rows->nested ? row->total[i] : row->count;
+}
+
+static const Rows *sorting;     /* qsort() has no argument for it */
+
+static int compare_rows(const void *a, const void *b)
+{
+    const Row *x = a, *y = b;
+
+    for (int i = 0; i < sorting->nr_keys; i++) {
+        uint64_t m = row_total(sorting, x, i), n = row_total(sorting, y, i);
+
+        if (m != n) {
+            return m > n ? -1 : 1;
+        }
+        if (x->id[i] != y->id[i]) {
+            const char *s = (const char *)(uintptr_t)x->id[i];
+            const char *t = (const char *)(uintptr_t)y->id[i];
+            int order = 0;
+
+            /* what pointers are differs from run to run */
+            if (sorting->keys[i]->type == KEY_FUNCTION) {
+                const Function *f = (const void *)s, *g = (const void *)t;
+
+                order = strcmp(f->name, g->name);
+                if (!order) {
+                    order = strcmp(object_path(f->object),
+                                   object_path(g->object));
+                }
+                if (!order) {
+                    order = f->start < g->start ? -1 : 1;
+                }
+            } else if (sorting->keys[i]->type < KEY_FUNCTION) {
+                order = strcmp(s, t);
+            }
+            return order ? order : x->id[i] < y->id[i] ? -1 : 1;
+        }
+    }
+    return 0;
+}
+
+typedef struct Total {
+    uint64_t id[MAX_KEYS];
+    uint64_t count;
+} Total;
+
+void rows_fill(Rows *rows, const Profile *p, int event, int nested,
+               bool (*filter)(const Profile *p, const Entry *e))
+{
+    rows->table = (Table)TABLE(Row, count);
+    rows->total = 0;
+    rows->nested = nested;
+    for (size_t i = 0; i < p->entries.count; i++) {
+        const Entry *e = table_at(&p->entries, i);
+        uint64_t id[MAX_KEYS] = { 0 };
+        Row *r;
+
+        if (e->event != event || (filter && !filter(p, e))) {
+            continue;
+        }
+        for (int k = 0; k < rows->nr_keys; k++) {
+            id[k] = rows->keys[k]->id(p, e);
+        }
+        r = table_get(&rows->table, id);
+        if (event == LWP_DME) {
+            if (!r->count || e->latency_min < r->latency_min) {
+                r->latency_min = e->latency_min;
+            }
+            if (e->latency_max > r->latency_max) {
+                r->latency_max = e->latency_max;
+            }
+            r->latency += e->latency;
+        } else if (event == LWP_BRE) {
+            r->taken += e->flags & LWP_BRANCH_TKN ? e->count : 0;
+            if (e->flags & LWP_BRANCH_PRV) {
+                r->known += e->count;
+                r->predicted += e->flags & LWP_BRANCH_PRD ? e->count : 0;
+            }
+        }
+        r->count += e->count;
+        rows->total += e->count;
+    }
+    for (int k = 0; k < nested; k++) {
+        Table totals = TABLE(Total, count);
+
+        /* first add up, then look up */
+        for (size_t i = 0; i < 2 * rows->table.count; i++) {
+            Row *r = table_at(&rows->table, i % rows->table.count);
+            uint64_t id[MAX_KEYS] = { 0 };
+            Total *t;
+
+            memcpy(id, r->id, (k + 1) * sizeof(*id));
+            t = table_get(&totals, id);
+            if (i < rows->table.count) {
+                t->count += r->count;
+            } else {
+                r->total[k] = t->count;
+            }
+        }
+        table_free(&totals);
+    }
+    if (rows->table.count) {
+        sorting = rows;
+        qsort(rows->table.items, rows->table.count, sizeof(Row), compare_rows);
+    }
+}

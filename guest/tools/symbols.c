@@ -1,0 +1,681 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Names of the code and data in ELF files: functions, source lines.
+ *
+ * libdwfl would find debug files too, but it has dlopen() in it, which a
+ * static program had better not use.
+ */
+#include <elfutils/libdw.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <gelf.h>
+#include <inttypes.h>
+#include <libgen.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+#include "symbols.h"
+#include "table.h"
+
+typedef struct Symbol {
+    Function function;
+    uint64_t max_end;       /* of this one and all before it */
+    int rank;               /* which of several names of one place is best */
+} Symbol;
+
+typedef struct CuRange {
+    uint64_t start, end;
+    Dwarf_Off die;
+} CuRange;
+
+struct Object {
+    const char *path;
+    const char *file;
+    Elf *elf;               /* NULL: not there, or no ELF file */
+    Elf *debug;             /* the separate debug file, or elf */
+    Symbol *symbols;        /* by address */
+    size_t nr_symbols;
+    Dwarf *dwarf;
+    CuRange *cus;           /* by address */
+    size_t nr_cus;
+    int error;              /* why it could not be opened; 0: no ELF file */
+    bool symbols_read, lines_read;
+};
+
+const char *symbols_root = "";
+const char *symbols_debug_dir = "/usr/lib/debug";
+
+static Elf *open_elf(const char *file)
+{
+    struct stat st;
+    Elf *elf;
+    int fd;
+
+    /* To open a device that was mapped may do something. */
+    if (stat(file, &st) || !S_ISREG(st.st_mode)) {
+        return NULL;
+    }
+    fd = open(file, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        return NULL;
+    }
+    elf = elf_begin(fd, ELF_C_READ_MMAP, NULL);
+    if (elf && elf_kind(elf) == ELF_K_ELF) {
+        return elf;         /* libdw finds the file's folder by fd */
+    }
+    elf_end(elf);
+    close(fd);
+    return NULL;
+}
+
+static Elf_Scn *find_section(Elf *elf, const char *name, GElf_Shdr *shdr)
+{
+    Elf_Scn *scn = NULL;
+    size_t names;
+
+    if (elf_getshdrstrndx(elf, &names)) {
+        return NULL;
+    }
+    while ((scn = elf_nextscn(elf, scn))) {
+        const char *s = gelf_getshdr(scn, shdr) ?
+                        elf_strptr(elf, names, shdr->sh_name) : NULL;
+
+        if (s && !strcmp(s, name)) {
+            return scn;
+        }
+    }
+    return NULL;
+}
+
+/* Its contents, if the file has them. */
+static Elf_Data *section_data(Elf *elf, const char *name, GElf_Shdr *shdr)
+{
+    Elf_Scn *scn = find_section(elf, name, shdr);
+
+    return scn && shdr->sh_type != SHT_NOBITS ? elf_getdata(scn, NULL) : NULL;
+}
+
+static const void *build_id(Elf *elf, size_t *size)
+{
+    GElf_Shdr shdr;
+    GElf_Nhdr nhdr;
+    size_t name, desc;
+    Elf_Data *data = section_data(elf, ".note.gnu.build-id", &shdr);
+
+    if (!data || !gelf_getnote(data, 0, &nhdr, &name, &desc) ||
+        nhdr.n_type != NT_GNU_BUILD_ID || nhdr.n_descsz < 2) {
+        return NULL;
+    }
+    *size = nhdr.n_descsz;
+    return (char *)data->d_buf + desc;
+}
+
+static Elf *debug_by_build_id(Object *o)
+{
+    size_t size, other_size;
+    const uint8_t *id = build_id(o->elf, &size);
+    const void *other;
+    char file[PATH_MAX];
+    int n;
+    Elf *elf;
+
+    if (!id) {
+        return NULL;
+    }
+    n = snprintf(file, sizeof(file), "%s%s/.build-id/%02x/", symbols_root,
+                 symbols_debug_dir, id[0]);
+    if (n + 2 * size + sizeof(".debug") > sizeof(file)) {
+        return NULL;
+    }
+    for (size_t i = 1; i < size; i++) {
+        n += sprintf(file + n, "%02x", id[i]);
+    }
+    strcpy(file + n, ".debug");
+    elf = open_elf(file);
+    if (elf) {
+        other = build_id(elf, &other_size);
+        if (!other || other_size != size || memcmp(id, other, size)) {
+            elf_end(elf);
+            return NULL;
+        }
+    }
+    return elf;
+}
+
+/* .gnu_debuglink: a file's name, and the CRC of its contents. */
+static Elf *debug_by_link(Object *o)
+{
+    GElf_Shdr shdr;
+    Elf_Data *data = section_data(o->elf, ".gnu_debuglink", &shdr);
+    char *copy = strdup(o->path);
+    const char *dir = copy ? dirname(copy) : "";
+    Elf *found = NULL;
+
+    for (int i = 0; data && data->d_size > 4 && i < 3 && !found; i++) {
+        char file[PATH_MAX];
+        const char *raw;
+        uint32_t crc;
+        size_t size;
+
+        snprintf(file, sizeof(file), "%s%s%s%s/%.*s", symbols_root,
+                 i == 2 ? symbols_debug_dir : "", dir,
+                 i == 1 ? "/.debug" : "", (int)data->d_size - 4,
+                 (char *)data->d_buf);
+        found = open_elf(file);
+        if (found) {
+            memcpy(&crc, (char *)data->d_buf + data->d_size - 4, sizeof(crc));
+            raw = elf_rawfile(found, &size);
+            if (!raw || crc32_z(0, (const Bytef *)raw, size) != crc) {
+                elf_end(found);
+                found = NULL;
+            }
+        }
+    }
+    free(copy);
+    return found;
+}
+
+static void add_symbol(Object *o, const char *name, uint64_t start,
+                       uint64_t size, int rank)
+{
+    o->symbols = grow(o->symbols, o->nr_symbols, sizeof(*o->symbols));
+    o->symbols[o->nr_symbols++] = (Symbol) {
+        .function = { o, keep_text(name), start, size }, .rank = rank,
+    };
+}
+
+static void read_symbols(Object *o, Elf *elf, uint32_t table_type)
+{
+    Elf_Scn *scn = NULL;
+    GElf_Shdr shdr, in;
+    GElf_Sym sym;
+
+    while ((scn = elf_nextscn(elf, scn))) {
+        Elf_Data *data = gelf_getshdr(scn, &shdr) &&
+                         shdr.sh_type == table_type ?
+                         elf_getdata(scn, NULL) : NULL;
+
+        for (int i = 0; data && gelf_getsym(data, i, &sym); i++) {
+            int type = GELF_ST_TYPE(sym.st_info);
+            int bind = GELF_ST_BIND(sym.st_info);
+            const char *name = elf_strptr(elf, shdr.sh_link, sym.st_name);
+            Elf_Scn *home = sym.st_shndx != SHN_UNDEF &&
+                            sym.st_shndx < SHN_LORESERVE ?
+                            elf_getscn(elf, sym.st_shndx) : NULL;
+            uint64_t size = sym.st_size;
+
+            if (!name || !*name || !home || !gelf_getshdr(home, &in) ||
+                !(in.sh_flags & SHF_ALLOC) || in.sh_flags & SHF_TLS) {
+                continue;
+            }
+            if (type == STT_NOTYPE ? !(in.sh_flags & SHF_EXECINSTR)
+                : type != STT_FUNC && type != STT_GNU_IFUNC &&
+                  type != STT_OBJECT) {
+                continue;
+            }
+            if (!size && !(in.sh_flags & SHF_EXECINSTR)) {
+                continue;
+            }
+            /*
+             * One address may have several names: that of a function, a
+             * strong one, and with few underscores is what people know.
+             */
+            add_symbol(o, name, sym.st_value, size,
+                       (size ? 1000 : 0) + (type != STT_NOTYPE ? 500 : 0) +
+                       (bind == STB_GLOBAL ? 200 : bind == STB_LOCAL ? 0 : 100)
+                       - (int)strspn(name, "_"));
+        }
+    }
+}
+
+/* A slot of the GOT, and the name of what the dynamic linker puts there. */
+typedef struct Slot {
+    uint64_t address;
+    const char *name;
+} Slot;
+
+static void read_slots(Object *o, Table *slots)
+{
+    Elf_Scn *scn = NULL, *symtab;
+    GElf_Shdr shdr, symhdr;
+    Elf_Data *data, *symbols;
+
+    while ((scn = elf_nextscn(o->elf, scn))) {
+        bool rel;
+
+        if (!gelf_getshdr(scn, &shdr) ||
+            (shdr.sh_type != SHT_RELA && shdr.sh_type != SHT_REL)) {
+            continue;
+        }
+        data = elf_getdata(scn, NULL);
+        rel = shdr.sh_type == SHT_REL;
+        symtab = elf_getscn(o->elf, shdr.sh_link);
+        symbols = symtab && gelf_getshdr(symtab, &symhdr) ?
+                  elf_getdata(symtab, NULL) : NULL;
+        for (int i = 0; data; i++) {
+            GElf_Rela rela = { 0 };
+            const char *name = NULL;
+            GElf_Sym sym;
+
+            /* a GElf_Rel is the start of a GElf_Rela */
+            if (!(rel ? (void *)gelf_getrel(data, i, (GElf_Rel *)&rela)
+                      : (void *)gelf_getrela(data, i, &rela))) {
+                break;
+            }
+            if (GELF_R_SYM(rela.r_info)) {
+                if (symbols &&
+                    gelf_getsym(symbols, GELF_R_SYM(rela.r_info), &sym)) {
+                    name = elf_strptr(o->elf, symhdr.sh_link, sym.st_name);
+                }
+            } else if (GELF_R_TYPE(rela.r_info) == R_X86_64_IRELATIVE) {
+                for (size_t s = 0; s < o->nr_symbols && !name; s++) {
+                    if (o->symbols[s].function.start ==
+                        (uint64_t)rela.r_addend) {
+                        name = o->symbols[s].function.name;
+                    }
+                }
+            }
+            if (name && *name) {
+                ((Slot *)table_get(slots, &rela.r_offset))->name = name;
+            }
+        }
+    }
+}
+
+/*
+ * PLT stubs have no symbols, but each has an indirect jump through the GOT in
+ * it, whatever the linker's style, which tells by its relocation where to.
+ */
+static void read_plt(Object *o)
+{
+    static const char * const sections[] = { ".plt", ".plt.sec", ".plt.got" };
+    Table slots = TABLE(Slot, name);
+    GElf_Shdr shdr, got;
+    GElf_Ehdr ehdr;
+    char name[512];
+
+    if (!gelf_getehdr(o->elf, &ehdr) ||
+        (ehdr.e_machine != EM_X86_64 && ehdr.e_machine != EM_386)) {
+        return;
+    }
+    if (!find_section(o->elf, ".got.plt", &got) &&
+        !find_section(o->elf, ".got", &got)) {
+        return;
+    }
+    read_slots(o, &slots);
+    for (int i = 0; i < 3; i++) {
+        Elf_Data *data = section_data(o->elf, sections[i], &shdr);
+        size_t step = shdr.sh_entsize == 8 ? 8 : 16;
+
+        if (!data || !data->d_buf) {
+            continue;
+        }
+        add_symbol(o, sections[i], shdr.sh_addr, shdr.sh_size, -1000);
+        for (size_t at = 0; at + step <= data->d_size; at += step) {
+            const uint8_t *code = (uint8_t *)data->d_buf + at;
+
+            for (size_t k = 0; k + 6 <= step; k++) {
+                const char *target;
+                uint64_t slot;
+                int32_t disp;
+
+                /* jmp *disp(%rip), on i386 *disp or *disp(%ebx) */
+                if (code[k] != 0xff || (code[k + 1] != 0x25 &&
+                    (code[k + 1] != 0xa3 || ehdr.e_machine != EM_386))) {
+                    continue;
+                }
+                memcpy(&disp, code + k + 2, sizeof(disp));
+                slot = ehdr.e_machine == EM_X86_64 ?
+                       shdr.sh_addr + at + k + 6 + disp :
+                       code[k + 1] == 0x25 ? (uint32_t)disp :
+                       got.sh_addr + disp;
+                target = ((Slot *)table_get(&slots, &slot))->name;
+                if (target) {
+                    snprintf(name, sizeof(name), "%s@plt", target);
+                    add_symbol(o, name, shdr.sh_addr + at, step, 0);
+                }
+                break;
+            }
+        }
+    }
+    table_free(&slots);
+}
+
+static const char *offset_name(const Object *o, uint64_t address)
+{
+    const char *base = strrchr(o->path, '/');
+    char name[300];
+
+    base = base ? base + 1 : o->path;
+    snprintf(name, sizeof(name), "[%.*s+0x%" PRIx64 "]",
+             *base == '[' ? (int)strcspn(base, "]") - 1 : 255,
+             base + (*base == '['), address);
+    return keep_text(name);
+}
+
+/*
+ * Stripped files still have a table for unwinding that tells functions apart.
+ * Linkers make it with 4-byte offsets.
+ */
+static void read_unwind_table(Object *o)
+{
+    GElf_Shdr hdr_shdr, shdr;
+    Elf_Data *hdr = section_data(o->elf, ".eh_frame_hdr", &hdr_shdr);
+    Elf_Data *frames = section_data(o->elf, ".eh_frame", &shdr);
+    const uint8_t *h = hdr ? hdr->d_buf : NULL;
+    uint32_t count;
+
+    /* version, and DW_EH_PE_* of the pointer, of the count, of the table */
+    if (!h || !frames || hdr->d_size < 12 || h[0] != 1 || h[1] != 0x1b ||
+        h[2] != 0x03 || h[3] != 0x3b) {
+        return;
+    }
+    memcpy(&count, h + 8, sizeof(count));
+    for (size_t i = 0; i < count && 20 + i * 8 <= hdr->d_size; i++) {
+        int32_t entry[2];       /* function, FDE: from the header on */
+        uint32_t fde[4];        /* length, CIE, function from here, its size */
+        uint64_t start, offset;
+
+        memcpy(entry, h + 12 + i * 8, sizeof(entry));
+        start = hdr_shdr.sh_addr + entry[0];
+        offset = hdr_shdr.sh_addr + entry[1] - shdr.sh_addr;
+        if (offset > frames->d_size ||
+            frames->d_size - offset < sizeof(fde)) {
+            continue;
+        }
+        memcpy(fde, (char *)frames->d_buf + offset, sizeof(fde));
+        /* if not, pointers in the FDE are of another kind */
+        if (shdr.sh_addr + offset + 8 + (int32_t)fde[2] == start) {
+            add_symbol(o, offset_name(o, start), start, fde[3], -500);
+        }
+    }
+}
+
+static int compare_symbols(const void *a, const void *b)
+{
+    const Symbol *x = a, *y = b;
+
+    return x->function.start != y->function.start ?
+           (x->function.start < y->function.start ? -1 : 1) :
+           x->rank != y->rank ? y->rank - x->rank :
+           strlen(x->function.name) != strlen(y->function.name) ?
+           (int)strlen(x->function.name) - (int)strlen(y->function.name) :
+           strcmp(x->function.name, y->function.name);
+}
+
+/* One name for each address, and a size for what has none. */
+static void sort_symbols(Object *o)
+{
+    uint64_t max_end = 0;
+    size_t n = 0;
+
+    if (!o->nr_symbols) {
+        return;
+    }
+    qsort(o->symbols, o->nr_symbols, sizeof(Symbol), compare_symbols);
+    for (size_t i = 0; i < o->nr_symbols; i++) {
+        if (!n || o->symbols[n - 1].function.start !=
+                  o->symbols[i].function.start) {
+            o->symbols[n++] = o->symbols[i];
+        }
+    }
+    o->nr_symbols = n;
+    for (size_t i = 0; i < n; i++) {
+        Function *f = &o->symbols[i].function;
+        Elf_Scn *scn = NULL;
+        GElf_Shdr shdr;
+
+        while (!f->size && (scn = elf_nextscn(o->elf, scn))) {
+            if (gelf_getshdr(scn, &shdr) && shdr.sh_flags & SHF_ALLOC &&
+                f->start - shdr.sh_addr < shdr.sh_size) {
+                f->size = shdr.sh_addr + shdr.sh_size - f->start;
+                if (i + 1 < n && o->symbols[i + 1].function.start <
+                                 f->start + f->size) {
+                    f->size = o->symbols[i + 1].function.start - f->start;
+                }
+            }
+        }
+        if (f->start + f->size > max_end) {
+            max_end = f->start + f->size;
+        }
+        o->symbols[i].max_end = max_end;
+    }
+}
+
+typedef struct ObjectItem {
+    uint64_t path;
+    Object *object;
+} ObjectItem;
+
+Object *object_get(const char *path)
+{
+    static Table objects = TABLE(ObjectItem, object);
+    uint64_t key;
+    ObjectItem *item;
+    Object *o;
+
+    path = keep_text(path);
+    key = (uintptr_t)path;
+    item = table_get(&objects, &key);
+    if (item->object) {
+        return item->object;
+    }
+    o = item->object = grow(NULL, 0, sizeof(*o));
+    memset(o, 0, sizeof(*o));
+    o->path = o->file = path;
+    if (*path != '/') {
+        return o;           /* [vdso], [anon] and so on */
+    }
+    if (*symbols_root) {
+        char file[PATH_MAX];
+
+        snprintf(file, sizeof(file), "%s%s", symbols_root, path);
+        o->file = keep_text(file);
+    }
+    elf_version(EV_CURRENT);
+    errno = 0;
+    o->elf = open_elf(o->file);
+    o->error = o->elf ? 0 : errno;
+    return o;
+}
+
+static void load_symbols(Object *o)
+{
+    GElf_Shdr shdr;
+
+    o->symbols_read = true;
+    if (!o->elf) {
+        if (*o->path == '/') {
+            fprintf(stderr, "lwp: no symbols of ");
+            put_text(stderr, o->file, TEXT_PLAIN);
+            fprintf(stderr, ": %s\n",
+                    o->error ? strerror(o->error) : "not an ELF file");
+        }
+        return;
+    }
+    o->debug = o->elf;
+    if (!find_section(o->elf, ".symtab", &shdr) ||
+        !find_section(o->elf, ".debug_info", &shdr)) {
+        Elf *debug = debug_by_build_id(o);
+
+        o->debug = debug ? debug : debug_by_link(o);
+        if (!o->debug) {
+            o->debug = o->elf;
+        }
+    }
+    read_symbols(o, o->elf, SHT_SYMTAB);
+    if (o->debug != o->elf) {
+        read_symbols(o, o->debug, SHT_SYMTAB);
+    }
+    read_symbols(o, o->elf, SHT_DYNSYM);
+    if (!find_section(o->debug, ".symtab", &shdr)) {
+        read_unwind_table(o);
+    }
+    read_plt(o);
+    sort_symbols(o);
+}
+
+const char *object_path(const Object *o)
+{
+    return o->path;
+}
+
+const char *object_file(const Object *o)
+{
+    return o->file;
+}
+
+uint64_t object_address(Object *o, uint64_t offset, bool exec)
+{
+    uint64_t address = offset;
+    GElf_Phdr phdr;
+    size_t n;
+
+    if (!o->elf || elf_getphdrnum(o->elf, &n)) {
+        return offset;
+    }
+    for (size_t i = 0; i < n; i++) {
+        /* mappings start at pages, segments need not */
+        if (gelf_getphdr(o->elf, i, &phdr) && phdr.p_type == PT_LOAD &&
+            offset >= (phdr.p_offset & ~4095ull) &&
+            offset < phdr.p_offset + phdr.p_filesz) {
+            address = offset - phdr.p_offset + phdr.p_vaddr;
+            if (exec == !!(phdr.p_flags & PF_X)) {
+                break;
+            }
+        }
+    }
+    return address;
+}
+
+uint64_t object_end(const Object *o)
+{
+    uint64_t end = 0;
+    GElf_Phdr phdr;
+    size_t n;
+
+    if (!o->elf || elf_getphdrnum(o->elf, &n)) {
+        return 0;
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (gelf_getphdr(o->elf, i, &phdr) && phdr.p_type == PT_LOAD &&
+            phdr.p_vaddr + phdr.p_memsz > end) {
+            end = phdr.p_vaddr + phdr.p_memsz;
+        }
+    }
+    return end;
+}
+
+typedef struct Unnamed {
+    uint64_t object, address;
+    Function *function;
+} Unnamed;
+
+static const Function *unnamed(Object *o, uint64_t address)
+{
+    static Table table = TABLE(Unnamed, function);
+    const uint64_t key[] = { (uintptr_t)o, address };
+    Unnamed *item = table_get(&table, key);
+
+    if (!item->function) {
+        item->function = grow(NULL, 0, sizeof(Function));
+        *item->function = (Function) { o, offset_name(o, address), address, 1 };
+    }
+    return item->function;
+}
+
+const Function *object_function(Object *o, uint64_t address)
+{
+    size_t low = 0, high;
+
+    if (!o->symbols_read) {
+        load_symbols(o);
+    }
+    high = o->nr_symbols;
+    while (low < high) {
+        size_t mid = (low + high) / 2;
+
+        if (o->symbols[mid].function.start <= address) {
+            low = mid + 1;
+        } else {
+            high = mid;
+        }
+    }
+    /* symbols may be inside others */
+    while (low-- && o->symbols[low].max_end > address) {
+        const Function *f = &o->symbols[low].function;
+
+        if (address - f->start < f->size) {
+            return f;
+        }
+    }
+    return unnamed(o, address);
+}
+
+static int compare_cus(const void *a, const void *b)
+{
+    const CuRange *x = a, *y = b;
+
+    return x->start < y->start ? -1 : x->start > y->start;
+}
+
+/* .debug_aranges need not be there, so this asks each compilation unit. */
+static void read_cus(Object *o)
+{
+    Dwarf_Off at = 0, next;
+    size_t header;
+
+    o->lines_read = true;
+    o->dwarf = o->debug ? dwarf_begin_elf(o->debug, DWARF_C_READ, NULL) : NULL;
+    for (; o->dwarf && !dwarf_nextcu(o->dwarf, at, &next, &header, NULL, NULL,
+                                     NULL); at = next) {
+        Dwarf_Addr base, start, end;
+        ptrdiff_t i = 0;
+        Dwarf_Die die;
+
+        if (!dwarf_offdie(o->dwarf, at + header, &die)) {
+            continue;
+        }
+        while ((i = dwarf_ranges(&die, i, &base, &start, &end)) > 0) {
+            o->cus = grow(o->cus, o->nr_cus, sizeof(*o->cus));
+            o->cus[o->nr_cus++] = (CuRange) {
+                start, end, dwarf_dieoffset(&die)
+            };
+        }
+    }
+    if (o->nr_cus) {
+        qsort(o->cus, o->nr_cus, sizeof(*o->cus), compare_cus);
+    }
+}
+
+const char *object_line(Object *o, uint64_t address, int *line)
+{
+    size_t low = 0, high;
+    Dwarf_Line *l;
+    Dwarf_Die die;
+
+    if (!o->lines_read) {
+        read_cus(o);
+    }
+    high = o->nr_cus;
+    while (low < high) {
+        size_t mid = (low + high) / 2;
+
+        if (o->cus[mid].start <= address) {
+            low = mid + 1;
+        } else {
+            high = mid;
+        }
+    }
+    if (!low || address >= o->cus[low - 1].end ||
+        !dwarf_offdie(o->dwarf, o->cus[low - 1].die, &die)) {
+        return NULL;
+    }
+    l = dwarf_getsrc_die(&die, address);
+    return l && !dwarf_lineno(l, line) && *line ? dwarf_linesrc(l, NULL, NULL)
+                                                : NULL;
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Names of the code and data in ELF files: functions, source lines.
+ */
+#ifndef LWP_SYMBOLS_H
+#define LWP_SYMBOLS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct Object Object;
+
+/*
+ * A function, or a variable.  "[object+0x12]" is a function without a name; if
+ * its size is 1, there is just something at that address.
+ */
+typedef struct Function {
+    const Object *object;
+    const char *name;
+    uint64_t start, size;   /* address as in the ELF file */
+} Function;
+
+/* Where files are looked for; to be set before the first object_get(). */
+extern const char *symbols_root;        /* instead of / */
+extern const char *symbols_debug_dir;   /* instead of /usr/lib/debug */
+
+/* There is one for each path, also if there is no such file. */
+Object *object_get(const char *path);
+const char *object_path(const Object *o);
+/* Where the file can be read on this machine. */
+const char *object_file(const Object *o);
+
+/* The address, as in the ELF file, of what is at this offset of the file. */
+uint64_t object_address(Object *o, uint64_t offset, bool exec);
+
+/* The first address behind all that it has in memory. */
+uint64_t object_end(const Object *o);
+
+/* Never NULL, and always the same pointer for the same function. */
+const Function *object_function(Object *o, uint64_t address);
+
+/* Path of the source file, and the line; NULL if that is not known. */
+const char *object_line(Object *o, uint64_t address, int *line);
+
+#endif

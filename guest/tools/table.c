@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Hash tables of fixed-size items, and text that is kept once.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include "table.h"
+
+static void *check_memory(void *p)
+{
+    if (!p) {
+        fprintf(stderr, "lwp: out of memory\n");
+        exit(1);
+    }
+    return p;
+}
+
+/* Room for one more item in an array that doubles. */
+void *grow(void *array, size_t count, size_t size)
+{
+    if (count & (count - 1) || count == 1) {
+        return array;       /* there is room up to the next power of two */
+    }
+    return check_memory(reallocarray(array, count ? count * 2 : 2, size));
+}
+
+static uint32_t hash(const char *key, size_t size)
+{
+    uint64_t h = 0, word;
+
+    for (size_t i = 0; i < size; i += sizeof(word)) {
+        memcpy(&word, key + i, sizeof(word));
+        h = (h ^ word) * 0x9e3779b97f4a7c15;
+        h ^= h >> 32;
+    }
+    return h * 0x9e3779b97f4a7c15 >> 32;
+}
+
+static void reindex(Table *t)
+{
+    size_t old_size = t->mask ? t->mask + 1 : 0;
+    size_t size = old_size ? old_size * 2 : 64;
+    TableSlot *old = t->index;
+
+    t->index = check_memory(calloc(size, sizeof(*t->index)));
+    t->mask = size - 1;
+    for (size_t i = 0; i < old_size; i++) {
+        size_t slot = old[i].hash & t->mask;
+
+        if (old[i].item) {
+            while (t->index[slot].item) {
+                slot = (slot + 1) & t->mask;
+            }
+            t->index[slot] = old[i];
+        }
+    }
+    free(old);
+}
+
+void *table_get(Table *t, const void *key)
+{
+    uint32_t h = hash(key, t->key_size);
+    size_t slot;
+    char *item;
+
+    if (t->count * 4 >= t->mask * 3) {
+        reindex(t);
+    }
+    for (slot = h & t->mask; t->index[slot].item; slot = (slot + 1) & t->mask) {
+        item = table_at(t, t->index[slot].item - 1);
+        if (t->index[slot].hash == h && !memcmp(item, key, t->key_size)) {
+            return item;
+        }
+    }
+    t->items = grow(t->items, t->count, t->item_size);
+    item = table_at(t, t->count++);
+    memcpy(item, key, t->key_size);
+    memset(item + t->key_size, 0, t->item_size - t->key_size);
+    t->index[slot] = (TableSlot) { h, t->count };
+    return item;
+}
+
+void table_free(Table *t)
+{
+    free(t->items);
+    free(t->index);
+    *t = (Table) { .item_size = t->item_size, .key_size = t->key_size };
+}
+
+typedef struct Text {
+    uint64_t hash, nth;     /* of the texts that have this hash */
+    const char *text;
+} Text;
+
+const char *keep_text(const char *text)
+{
+    static Table texts = TABLE(Text, text);
+    uint64_t key[2] = { 5381, 0 };
+    Text *item;
+
+    for (const char *c = text; *c; c++) {
+        key[0] = key[0] * 33 ^ (unsigned char)*c;
+    }
+    for (;; key[1]++) {
+        item = table_get(&texts, key);
+        if (!item->text) {
+            item->text = check_memory(strdup(text));
+        }
+        if (!strcmp(item->text, text)) {
+            return item->text;
+        }
+    }
+}
+
+/* The length of the UTF-8 sequence at text; 0 if it is none. */
+static int utf8_length(const unsigned char *text)
+{
+    int length = *text < 0x80 ? 1 : *text >= 0xc2 && *text < 0xe0 ? 2 :
+                 *text >= 0xe0 && *text < 0xf0 ? 3 :
+                 *text >= 0xf0 && *text < 0xf5 ? 4 : 0;
+
+    for (int i = 1; i < length; i++) {
+        if ((text[i] & 0xc0) != 0x80) {
+            return 0;
+        }
+    }
+    /*
+     * Overlong forms, surrogates and what is beyond the last code point; what
+     * controls terminals (C1), and U+FFFE and U+FFFF, which XML may not have.
+     */
+    if ((*text == 0xe0 && text[1] < 0xa0) || (*text == 0xed && text[1] > 0x9f)
+        || (*text == 0xf0 && text[1] < 0x90)
+        || (*text == 0xf4 && text[1] > 0x8f)
+        || (*text == 0xc2 && text[1] < 0xa0)
+        || (*text == 0xef && text[1] == 0xbf && text[2] > 0xbd)) {
+        return 0;
+    }
+    return length;
+}
+
+/* What has to be put instead of a letter, or NULL; buffer has room for it. */
+static const char *replacement(unsigned char c, TextStyle style, char *buffer)
+{
+    if (c < ' ' || c == 0x7f) {
+        if (style != TEXT_JSON) {
+            return "?";
+        }
+        sprintf(buffer, "\\u%04x", c);
+    } else if (style == TEXT_JSON && (c == '"' || c == '\\')) {
+        sprintf(buffer, "\\%c", c);
+    } else if (style == TEXT_XML && strchr("<>&\"", c)) {
+        sprintf(buffer, "&#%d;", c);
+    } else if (style == TEXT_FOLDED && c == ';') {
+        return ":";
+    } else {
+        return NULL;
+    }
+    return buffer;
+}
+
+void put_text(FILE *f, const char *text, TextStyle style)
+{
+    const char *start = text, *other;
+    char buffer[8];
+
+    while (*text) {
+        int length = utf8_length((const unsigned char *)text);
+
+        other = length == 0 ? "\xef\xbf\xbd" :
+                length == 1 ? replacement(*text, style, buffer) : NULL;
+        if (other) {
+            fwrite(start, 1, text - start, f);
+            fputs(other, f);
+        }
+        text += length ? length : 1;
+        start = other ? text : start;
+    }
+    fwrite(start, 1, text - start, f);
+}

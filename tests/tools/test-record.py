@@ -1,0 +1,840 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""
+lwp stat and record, with real programs in QEMU's user mode emulation.
+
+usage: test-record.py LWP QEMU-BUILD-DIR [TEST...]
+
+What is counted and recorded is known from the source of the programs, or told
+by a plugin of QEMU.
+"""
+import collections
+import os
+import re
+import resource
+import shutil
+import signal
+import subprocess
+import unittest
+
+import common
+from common import Setup
+
+# The loop of spin() has four instructions, the last of them a branch.
+SOURCE = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <pthread.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <threads.h>
+#include <unistd.h>
+
+extern char **environ;
+static unsigned long n;
+
+__attribute__((noinline)) void spin(unsigned long count)
+{
+    __asm__ volatile("1: nop\n nop\n dec %0\n jnz 1b" : "+r"(count));
+}
+
+static void *returns(void *arg)
+{
+    spin(n);
+    return arg;
+}
+
+static int returns_c11(void *arg)
+{
+    spin(n);
+    return arg != NULL;
+}
+
+static void threads_c11(void)
+{
+    thrd_t thread[8];
+    int result;
+
+    for (int i = 0; i < 8; i++) {
+        if (thrd_create(&thread[i], returns_c11, &n) != thrd_success) {
+            abort();
+        }
+    }
+    for (int i = 0; i < 8; i++) {
+        if (thrd_join(thread[i], &result) != thrd_success || result != 1) {
+            abort();
+        }
+    }
+}
+
+static void *exits(void *arg)
+{
+    spin(n);
+    pthread_exit(arg);
+}
+
+static void threads(void *(*run)(void *), int joined)
+{
+    pthread_t thread[8];
+
+    for (int i = 0; i < 8; i++) {
+        if (pthread_create(&thread[i], NULL, run, NULL) != 0) {
+            abort();
+        }
+    }
+    for (int i = 0; i < 8; i++) {
+        (joined ? (int (*)(pthread_t, void **))pthread_join :
+         (int (*)(pthread_t, void **))pthread_detach)(thread[i], NULL);
+    }
+    if (!joined) {
+        pthread_exit(NULL);
+    }
+}
+
+static int wait_for(pid_t pid)
+{
+    int status;
+
+    if (pid <= 0 || waitpid(pid, &status, 0) != pid || !WIFEXITED(status)) {
+        abort();
+    }
+    return WEXITSTATUS(status);
+}
+
+static __attribute__((noinline)) void insert(void)
+{
+    for (unsigned long i = 1; i <= n; i++) {
+        unsigned data1 = i;
+        uintptr_t data2 = i * (uintptr_t)0x9e3779b97f4a7c15;
+
+        __asm__ volatile("lwpins $0xa5c3, %0, %1" : : "r"(data1), "r"(data2)
+                         : "cc");
+    }
+}
+
+static void interrupted(int sig)
+{
+    exit(sig + 30);
+}
+
+int main(int argc, char **argv)
+{
+    const char *what = argv[1];
+    char line[64];
+    pid_t pid = -1;
+
+    if (argc > 3 && !strcmp(argv[3], "session")) {
+        puts(getenv("LWP_SESSION"));
+    }
+    n = argc > 2 ? strtoul(argv[2], NULL, 10) : 0;
+    if (!strcmp(what, "loop")) {
+        spin(n);
+    } else if (!strcmp(what, "join")) {
+        threads(returns, 1);
+    } else if (!strcmp(what, "c11")) {
+        threads_c11();
+    } else if (!strcmp(what, "pthread_exit")) {
+        threads(exits, 1);
+    } else if (!strcmp(what, "detach")) {
+        threads(returns, 0);
+    } else if (!strcmp(what, "fork")) {
+        pid = fork();
+        spin(pid ? n : 2 * n);
+        return pid ? wait_for(pid) : 7;
+    } else if (!strcmp(what, "fork-exec")) {
+        pid = fork();
+        if (pid == 0) {
+            spin(n);
+            execvp(argv[3], argv + 3);
+            _exit(127);
+        }
+        return wait_for(pid);
+    } else if (!strcmp(what, "vfork")) {
+        pid = vfork();
+        if (pid == 0) {
+            execvp(argv[3], argv + 3);
+            _exit(127);
+        }
+        spin(n);
+        return wait_for(pid);
+    } else if (!strcmp(what, "spawn")) {
+        if (posix_spawnp(&pid, argv[3], NULL, NULL, argv + 3, environ) != 0) {
+            abort();
+        }
+        spin(n);
+        return wait_for(pid);
+    } else if (!strcmp(what, "exec") || !strcmp(what, "stop")) {
+        if (*what == 's') {
+            kill(getppid(), SIGSTOP);
+        }
+        spin(n);
+        execvp(argv[3], argv + 3);
+        return 127;
+    } else if (!strcmp(what, "continue")) {
+        spin(n);
+        kill(getppid(), SIGCONT);
+    } else if (!strcmp(what, "scribble")) {
+        volatile unsigned *session;
+
+        __asm__ volatile("slwpcb %0" : "=r"(session));
+        session -= 2048 / sizeof(*session);
+        for (unsigned size = session[2]; n--; spin(10)) {
+            session[2] = n % 2 ? 0xffffffe0 : size;     /* of the ring */
+            session[3] = n % 2 ? 0xffffff00 : 0x80;     /* of the events */
+        }
+        session[2] = 0xffffffe0;
+        session[3] = 0xffffff00;
+    } else if (!strcmp(what, "tail")) {
+        volatile unsigned *cb;
+
+        __asm__ volatile("slwpcb %0" : "=r"(cb));
+        cb[16] = 0x12345;       /* BufferTailOffset */
+    } else if (!strcmp(what, "dlopen")) {
+        void *library = dlopen(argv[3], RTLD_NOW);
+        void (*run)(unsigned long) = dlsym(library, "in_library");
+
+        run(n);
+        if (!strcmp(argv[4], "_exit")) {
+            _exit(0);
+        } else if (!strcmp(argv[4], "dlclose")) {
+            dlclose(library);
+        }
+    } else if (!strcmp(what, "kill")) {
+        spin(n);
+        kill(getpid(), SIGKILL);
+    } else if (!strcmp(what, "forever") || !strcmp(what, "handler")) {
+        if (*what == 'h') {
+            signal(SIGINT, interrupted);
+        }
+        spin(1000000);
+        puts("ready");
+        fflush(stdout);
+        for (;;) {
+            spin(1000000);
+        }
+    } else if (!strcmp(what, "leave")) {
+        if (fork() == 0) {
+            close(0);
+            close(1);
+            close(2);
+            sleep(10);
+        }
+    } else if (!strcmp(what, "talk")) {
+        while (fgets(line, sizeof(line), stdin)) {
+            printf("<%s>", line);
+        }
+        fprintf(stderr, "%s\n", getenv("LWP_SESSION"));
+        return 42;
+    } else if (!strcmp(what, "insert")) {
+        insert();
+    } else {
+        return 99;
+    }
+    return 0;
+}
+"""
+
+LIBRARY = r"""
+void in_library(unsigned long count)
+{
+    __asm__ volatile("1: nop\n nop\n dec %0\n jnz 1b" : "+r"(count));
+}
+"""
+
+WROTE = (r'lwp record: wrote lwp\.data: \d+ records '
+         r'\(threads: \d+, processes: \d+\)\n')
+EACH_BRANCH = ['-e', 'bre', '-c', '1', '-m', '256']
+
+
+class Case(common.Case):
+    def program(self, bits=64):
+        return common.compile_once(f'prog{bits}', SOURCE, '-O1', '-pthread',
+                                   '-ldl', *(['-m32'] if bits == 32 else []))
+
+    def guest(self, *args, bits=64, name=None, **kind):
+        """A command that runs the program, maybe under another name."""
+        program = self.program(bits)
+        if name:
+            program = self.path(name)
+            if not os.path.exists(program):
+                shutil.copy(self.program(bits), program)
+        return [*Setup.qemu(bits, **kind), program, *map(str, args)]
+
+    def record(self, *args, options=EACH_BRANCH, bits=64, **kind):
+        """What the program says; what lwp does is in recorded then."""
+        out = self.lwp('record', *options, '--',
+                       *self.guest(*args, bits=bits), **kind)
+        self.recorded = self.stderr
+        return out
+
+    def stat(self, *args, bits=64):
+        self.lwp('stat', '-j', '-o', 'stat', '--',
+                 *self.guest(*args, bits=bits))
+        with open(self.path('stat')) as f:
+            return common.json.load(f)
+
+    def loops(self, *keys, function='spin'):
+        """How often each loop's branch was recorded, by some keys."""
+        whole, events = self.json('-s', ','.join([*keys, 'symbol', 'addr']))
+        self.assertEqual(whole['missed'], 0)
+        found = collections.Counter()
+        for r in events['bre']['rows']:
+            if r['symbol'] == function:
+                key = tuple(r[k] for k in keys)
+                found[key] = max(found[key], r['records'])
+        return found
+
+    def quiet(self):
+        """Only the last line is lwp's, and there is no other."""
+        self.assertRegex(self.recorded, rf'\A{WROTE}\Z')
+
+
+class Counts(Case):
+    def check(self, bits):
+        less, more = 1000000, 3000000
+        counts = [self.stat('loop', n, bits=bits) for n in (less, more)]
+        difference = {e: counts[1]['events'][e]['count'] -
+                      counts[0]['events'][e]['count'] for e in
+                      ('instructions', 'branches', 'cycles', 'ref-cycles')}
+        plugin = []
+        for n in less, more:
+            command = self.guest(
+                'loop', n, bits=bits,
+                options=['-plugin', Setup.plugin('insn') + ',inline=on',
+                         '-d', 'plugin', '-D', self.path('log')])
+            subprocess.run(command, check=True)
+            with open(self.path('log')) as f:
+                plugin.append(int(re.search(r'total insns: (\d+)',
+                                            f.read())[1]))
+        loops = more - less
+        self.assertEqual(plugin[1] - plugin[0], 4 * loops)
+        self.assertEqual(difference, {
+            'instructions': 4 * loops, 'branches': loops,
+            'cycles': 4 * loops, 'ref-cycles': 4 * loops})
+        self.assertEqual([c['missed'] + c['unfinished'] for c in counts],
+                         [0, 0])
+        self.sentence = (f'{4 * loops} instructions and {loops} branches more, '
+                         'as the source and the plugin insn say')
+
+    def test_64_bits(self):
+        self.check(64)
+
+    def test_32_bits(self):
+        self.check(32)
+
+    def test_table(self):
+        """Only the events that are wanted are in the table."""
+        self.lwp('stat', '-e', 'ire,bre', '--', *self.guest('loop', 1000000))
+        self.assertRegex(self.stderr, r'threads: 1, processes: 1')
+        self.assertRegex(self.stderr, r'\b4[,.]?00\d[,.]?\d+ +instructions')
+        self.assertRegex(self.stderr, r'\b1[,.]?00\d[,.]?\d+ +branches')
+        self.assertRegex(self.stderr, r'seconds elapsed')
+        self.assertNotIn('cycles', self.stderr)
+
+    def test_threads_and_children(self):
+        """Nine threads, then two processes: all of them are counted."""
+        n = 1000000
+        for what, threads, processes, loops in (('join', 9, 1, 8),
+                                                ('fork', 2, 2, 3)):
+            self.lwp('stat', '-j', '-o', 'stat', '--', *self.guest(what, n),
+                     status=7 if what == 'fork' else 0)
+            with open(self.path('stat')) as f:
+                counts = common.json.load(f)
+            self.assertEqual((counts['threads'], counts['processes'],
+                              counts['unfinished']), (threads, processes, 0))
+            branches = counts['events']['branches']['count'] - loops * n
+            self.assertTrue(0 < branches < 20000, branches)
+
+    def test_killed(self):
+        counts = None
+        self.lwp('stat', '-j', '-o', 'stat', '--',
+                 *self.guest('kill', 3000000), status=128 + signal.SIGKILL)
+        with open(self.path('stat')) as f:
+            counts = common.json.load(f)
+        self.assertEqual(counts['unfinished'], 1)
+        self.assertIn('threads that were killed or still run: 1', self.stderr)
+        lost = 12000000 - counts['events']['instructions']['count']
+        self.assertTrue(-20000 < lost <= 1 << 20, lost)
+        self.sentence = f'{lost} instructions are not counted, as it says'
+
+
+class Threads(Case):
+    def check(self, how, bits=64):
+        n = 5000
+        self.record(how, n, bits=bits)
+        self.quiet()
+        loops = self.loops('tid')
+        self.assertEqual(sorted(loops.values()), [n] * 8)
+        self.assertIn('threads: 9, processes: 1', self.recorded)
+        self.sentence = f'8 threads, {n} records of its loop from each'
+
+    def test_joined(self):
+        self.check('join')
+
+    def test_joined_32_bits(self):
+        self.check('join', 32)
+
+    def test_c11(self):
+        self.check('c11')
+
+    def test_pthread_exit(self):
+        self.check('pthread_exit')
+
+    def test_detached(self):
+        self.check('detach')
+
+
+class Children(Case):
+    def test_fork(self):
+        """A child without exec has its own records, and the exit status."""
+        self.record('fork', 3000, status=7)
+        self.quiet()
+        self.assertEqual(sorted(self.loops('pid').values()), [3000, 6000])
+
+    def test_native_child(self):
+        """A program that runs outside of the emulation notices nothing."""
+        out = self.record('fork-exec', 3000, 'sh', '-c', 'echo "a  b"; exit 5',
+                          status=5)
+        self.quiet()
+        self.assertEqual(out, 'a  b\n')
+        self.assertEqual(list(self.loops('pid').values()), [3000])
+
+    def check_start(self, how, bits=64):
+        out = self.record(how, 3000, *self.guest(
+            'exec', 4000, 'echo', 'x', bits=bits, name='child'), status=0)
+        self.quiet()
+        self.assertEqual(out, 'x\n')
+        self.assertEqual(sorted(self.loops('pid', 'comm').items(),
+                                key=lambda item: item[1]),
+                         [((self.pid('prog64'), 'prog64'), 3000),
+                          ((self.pid('child'), 'child'), 4000)])
+
+    def pid(self, comm):
+        return [p['pid'] for p in self.json()[0]['programs']
+                if p['comm'] == comm][0]
+
+    def test_fork_exec(self):
+        """Another program in a child has its own name and records."""
+        out = self.record('fork-exec', 3000,
+                          *self.guest('loop', 4000, name='child'))
+        self.quiet()
+        self.assertEqual(out, '')
+        pid = self.pid('child')
+        self.assertEqual(self.loops('pid', 'comm'),
+                         {(pid, 'prog64'): 3000, (pid, 'child'): 4000})
+
+    def test_vfork(self):
+        """The child runs a program, and that one a native program."""
+        self.check_start('vfork')
+
+    def test_posix_spawn(self):
+        """The same as with vfork."""
+        self.check_start('spawn')
+
+    def test_exec_chain(self):
+        """64 bits, then 32, then 64: one process, three programs."""
+        self.program(32)
+        self.record('exec', 1000, *self.guest(
+            'exec', 2000, *self.guest('loop', 3000, name='third'),
+            bits=32, name='second'))
+        self.quiet()
+        self.assertEqual(self.loops('comm'), {
+            ('prog64',): 1000, ('second',): 2000, ('third',): 3000})
+        programs = self.json()[0]['programs']
+        self.assertEqual([p['bits'] for p in programs], [64, 32, 64])
+        self.assertEqual(len({p['pid'] for p in programs}), 1)
+
+    def test_exec_at_once(self):
+        """Programs that are gone before the recorder looks count, too."""
+        self.record('stop', 1000, *self.guest(
+            'exec', 2000, *self.guest('continue', 3000, name='last'),
+            name='middle'))
+        self.quiet()
+        self.assertEqual(self.loops('comm'), {
+            ('prog64',): 1000, ('middle',): 2000, ('last',): 3000})
+
+    def test_left_behind(self):
+        """A child that goes on is not waited for, and is told of."""
+        self.record('leave')
+        self.assertRegex(self.recorded, r'\Alwp record: prog64 \(\d+\) still '
+                         rf'runs; what it does now is not profiled\n{WROTE}\Z')
+
+
+class Libraries(Case):
+    def test_dlopen(self):
+        """Functions of a library that was loaded later have names."""
+        library = common.compile_c(self.path('late.so'), LIBRARY, '-shared',
+                                   '-fPIC', '-O1')
+        for how in 'exit', '_exit', 'dlclose':
+            self.record('dlopen', 4000, library, how)
+            self.quiet()
+            self.assertEqual(self.loops('dso', function='in_library'),
+                             {(library,): 4000}, how)
+
+
+class Signals(Case):
+    def test_sigkill(self):
+        self.record('kill', 5000, status=128 + signal.SIGKILL)
+        self.assertRegex(self.recorded, rf'\Alwp record: .*: Killed\n{WROTE}\Z')
+        self.assertEqual(self.loops('tid'), {(self.tid(),): 5000})
+        self.sentence = 'all 5000 records up to then are there'
+
+    def tid(self):
+        return self.json()[0]['threads'][0]['tid']
+
+    def test_sigkill_misses(self):
+        self.record('kill', 200000, status=128 + signal.SIGKILL,
+                    options=['-e', 'bre', '-c', '1', '-m', '1'])
+        missed = int(re.search(r'(\d+) records were missed', self.recorded)[1])
+        self.assertEqual(self.json()[0]['missed'], missed)
+        self.assertGreater(missed, 0)
+        self.sentence = f'{missed} missed records are reported'
+
+    def interrupt(self, what, kill, status):
+        with subprocess.Popen(
+                [Setup.lwp, 'record', '-c', '1009', '--', *self.guest(what)],
+                cwd=self.folder, start_new_session=True, text=True,
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE) as p:
+            try:
+                self.assertEqual(p.stdout.readline(), 'ready\n')
+                kill(p.pid)
+                _, self.recorded = p.communicate(timeout=60)
+            finally:
+                if p.poll() is None:
+                    os.killpg(p.pid, signal.SIGKILL)
+        self.assertEqual(p.returncode, status, self.recorded)
+        self.assertRegex(self.recorded, rf'{WROTE}\Z')
+        self.assertIn(('prog64', 'spin'),
+                      self.functions(self.json()[1]['ire']))
+
+    def test_ctrl_c(self):
+        """The program dies, and what was recorded is there."""
+        self.interrupt('forever', lambda pid: os.killpg(pid, signal.SIGINT),
+                       128 + signal.SIGINT)
+        self.assertIn(': Interrupt\n', self.recorded)
+
+    def test_ctrl_c_handled(self):
+        """What a program that has a handler returns is returned."""
+        self.interrupt('handler', lambda pid: os.killpg(pid, signal.SIGINT),
+                       30 + signal.SIGINT)
+
+    def test_sigterm(self):
+        """A signal to lwp alone is passed on."""
+        self.interrupt('forever', lambda pid: os.kill(pid, signal.SIGTERM),
+                       128 + signal.SIGTERM)
+
+
+class Hostile(Case):
+    def test_session(self):
+        """A program that overwrites its session only harms itself."""
+        for what in 'scribble', 'tail':
+            self.record(what, 300000)
+            self.assertRegex(self.recorded, r'(?m)^lwp record: thread \d+ of '
+                             r'prog64 has overwritten its session$', what)
+
+    def test_pipe(self):
+        """What is not a file is not waited for."""
+        self.lwp('record', '--', 'sh', '-c', 'mkfifo $LWP_SESSION/m.1.1 '
+                 '$LWP_SESSION/s.1.1.1; ln -s /dev/zero $LWP_SESSION/m.2.1')
+        self.assertIn('cannot use the session', self.stderr)
+        self.assertIn('m.2.1: Too many levels', self.stderr)
+
+
+class Output(Case):
+    def test_unchanged(self):
+        """Input, output and exit status are the program's."""
+        for options in ['record'], ['stat', '-o', 'stat']:
+            out = self.lwp(*options, '--', *self.guest('talk'), status=42,
+                           input='one\ntwo\n')
+            self.assertEqual(out, '<one\n><two\n>')
+            session, *rest = self.stderr.splitlines(True)
+            self.assertTrue(session.startswith('/'))
+            self.assertFalse(os.path.exists(session.strip()))
+            self.assertRegex(''.join(rest), rf'\A({WROTE})?\Z')
+
+    def test_missed(self):
+        """Stored and missed records together are all events."""
+        sums = {}
+        for pages in '4096', '1':     # the one without misses first
+            self.record('loop', 300000,
+                        options=['-e', 'bre', '-c', '1', '-m', pages])
+            whole, events = self.json()
+            sums[pages] = whole['missed'] + events['bre']['records']
+            if pages == '4096':
+                self.quiet()
+        missed = whole['missed']
+        self.assertGreater(missed, 0)
+        self.assertIn(f'lwp record: {missed} records were missed: a ring was '
+                      'full; longer periods (-c) or a larger ring (-m) help\n',
+                      self.recorded)
+        self.assertIn(f'WARNING: {missed} records were missed',
+                      self.lwp('report'))
+        self.assertEqual(missed, sum(map(int, re.findall(
+            r'(?m)^# missed: \d+/\d+, (\d+) records$', self.lwp('script')))))
+        self.assertEqual(sums['1'], sums['4096'])
+        self.sentence = (f'{missed} missed records and '
+                         f'{sums["1"] - missed} stored ones are all branches')
+
+    def check_inserted(self, bits):
+        count = 6000
+        self.record('insert', count, bits=bits, options=['-m', '256'])
+        self.quiet()
+        mask = (1 << bits) - 1
+        found = re.findall(r' ins: \w+ insert\S+ \(prog\d\d\) flags 0x(\w+) '
+                           r'data1 0x(\w+) data2 0x(\w+)$',
+                           self.lwp('script', '-e', 'ins'), re.M)
+        self.assertEqual(
+            [tuple(int(x, 16) for x in f) for f in found],
+            [(0xa5c3, i, i * (0x9e3779b97f4a7c15 & mask) & mask)
+             for i in range(1, count + 1)])
+        self.sentence = f'{count} values, each once and in order'
+
+    def test_lwpins(self):
+        self.check_inserted(64)
+
+    def test_lwpins_32_bits(self):
+        self.check_inserted(32)
+
+
+class Errors(Case):
+    def test_static(self):
+        """A statically linked program runs, and is told of."""
+        static = common.compile_c(self.path('static'), SOURCE, '-static',
+                                  '-O1', '-pthread', '-w')
+        self.lwp('record', '--', *Setup.qemu(), static, 'fork', '1', status=7)
+        self.assertIn('nothing was profiled: ', self.stderr)
+        self.assertIn('statically linked', self.stderr)
+        self.assertIn('0 records (threads: 0', self.stderr)
+        self.lwp('stat', '--', *Setup.qemu(), static, 'loop', '1')
+        self.assertIn('nothing was profiled: ', self.stderr)
+        self.assertNotIn('instructions', self.stderr)
+
+    def test_no_lwp(self):
+        """The program runs, and lwp says that the CPU has no LWP."""
+        for command in 'record', 'stat':
+            self.lwp(command, '--', *self.guest('fork', 1, cpu='max,-lwp'),
+                     status=7)
+            self.assertIn(f'lwp {command}: nothing was profiled: this CPU has '
+                          'no LWP', self.stderr)
+        r = self.lwp_inside('max,-lwp')
+        self.assertEqual(r.returncode, 1)
+        self.assertIn('this CPU has no LWP\n', r.stdout)
+
+    def lwp_inside(self, cpu):
+        return subprocess.run([*Setup.qemu(64, cpu), Setup.lwp, 'info'],
+                              stdout=subprocess.PIPE, text=True)
+
+    def test_info(self):
+        """All events are available, and LWP is disabled."""
+        r = self.lwp_inside('max,+lwp')
+        self.assertEqual(r.returncode, 0)
+        self.assertRegex(r.stdout, r'LWP version +1\n')
+        for name in 'VAL', 'IRE', 'BRE', 'DME', 'CNH', 'RNH':
+            self.assertRegex(r.stdout, rf'\({name}\) +available\n')
+        self.assertIn('this thread: LWP is disabled\n', r.stdout)
+
+    def test_missing_event(self):
+        """An event that the CPU does not have."""
+        self.lwp('record', '-e', 'dme', '--',
+                 *self.guest('loop', 1, cpu='max,+lwp,lwp-dme=off'))
+        self.assertRegex(self.stderr, r'\Alwp record: threads that were not '
+                         r'profiled: 1: an event is not available\n'
+                         rf'{WROTE}\Z')
+        self.lwp('record', '-e', 'ire,dme', '--',
+                 *self.guest('loop', 1, cpu='max,+lwp,lwp-dme=off'))
+        self.assertIn('the event dme (dcache-misses) is not available',
+                      self.stderr)
+        self.assertIn('0 records (threads: 1', self.stderr)
+
+    def test_command(self):
+        """Status 127 if it is missing, 126 if it is no program."""
+        for command in 'record', 'stat':
+            self.lwp(command, '--', './missing', 'x', status=127)
+            self.assertEqual(self.stderr, f'lwp {command}: cannot run '
+                             './missing: No such file or directory\n')
+            self.lwp(command, '--', '/dev/null', status=126)
+            self.assertEqual(self.stderr, f'lwp {command}: cannot run '
+                             '/dev/null: Permission denied\n')
+
+    def test_full_disk(self):
+        """Status 1 and a message, but that of the program goes first."""
+        for command in 'record', 'stat':
+            self.lwp(command, '-o', '/dev/full', '--', *self.guest('loop', 1),
+                     status=1)
+            self.assertIn(f'cannot write', self.stderr)
+            self.assertIn('No space left on device\n', self.stderr)
+            self.lwp(command, '-o', '/nonexistent/x', '--', 'true', status=1)
+            self.assertIn('cannot write /nonexistent/x: No such file or '
+                          'directory\n', self.stderr)
+            # The program's own status goes first.
+            self.lwp(command, '-o', '/dev/null', '--', *self.guest('what'),
+                     status=99)
+
+    def test_file_too_large(self):
+        """A disk that is full only later: nothing is left behind."""
+        limit = 2 << 20     # of 8 rings of 640 kB that are stored
+        out = self.record('join', 20000, 'session', status=1,
+                          preexec_fn=lambda: resource.setrlimit(
+                              resource.RLIMIT_FSIZE, (limit, limit)))
+        self.assertIn('lwp: cannot write lwp.data: File too large\n',
+                      self.recorded)
+        self.assertNotIn('wrote', self.recorded)
+        self.assertFalse(os.path.exists(out.strip()))
+        self.assertGreater(self.json()[1]['bre']['records'], 0)
+
+    def test_closed_pipe(self):
+        """An error like others; and the command has its SIGPIPE."""
+        reader, writer = os.pipe()
+        os.close(reader)
+        self.lwp('record', '-o', f'/dev/fd/{writer}', '--', 'true', status=1,
+                 pass_fds=[writer])
+        self.assertEqual(self.stderr, 'lwp: cannot write /dev/fd/'
+                         f'{writer}: Broken pipe\n')
+        os.close(writer)
+        out = self.lwp('stat', '--', 'grep', 'SigIgn', '/proc/self/status')
+        self.assertEqual(out, 'SigIgn:\t0000000000000000\n')
+
+    def test_options(self):
+        both = ((['-e', 'foo'], 'there is no event "foo"'),
+                (['-e', ''], 'there is no event ""'),
+                (['-f', 'foo'], 'the filter is wrong'),
+                (['-f', 'ip=5'], 'the filter is wrong'),
+                (['-f', 'latency=99999'], 'the filter is wrong'),
+                (['-m', '0'], '"0" is not 1 to 65535 pages'),
+                (['-m', '65536'], '"65536" is not 1 to 65535 pages'),
+                (['-m', '3x'], '"3x" is not 1 to 65535 pages'),
+                (['--bogus'], 'bogus'), (['-o'], 'requires an argument'),
+                ([], 'usage: '))
+        record = ((['-c', '0'], 'the period "0" is not 1 to 33554432'),
+                  (['-c', '33554433'], 'the period "33554433" is not'),
+                  (['-i', '-1'], 'the period "-1" is not'),
+                  (['-c', '1k'], 'the period "1k" is not'),
+                  (['-e', 'ire=0'], 'the period "0" is not'),
+                  (['-e', 'ire='], 'the period "" is not'),
+                  (['-r', '16'], '"16" is not 0 to 15 bits'),
+                  (['-j'], '-j is not an option of this command'))
+        stat = ((['-c', '5'], '-c is not an option of this command'),
+                (['-r', '5'], '-r is not an option of this command'),
+                (['-e', 'ire=5'], 'ire=5'))
+        for command, table in (('record', both + record),
+                               ('stat', both + stat)):
+            for options, message in table:
+                self.lwp(command, *options, *(['true'] if options and
+                                              options != ['-o'] else []),
+                         status=2)
+                self.assertIn(message, self.stderr, options)
+        self.lwp('what', status=2)
+        self.assertIn('there is no command "what"', self.stderr)
+        self.lwp(status=2)
+        self.assertIn('usage: ', self.stderr)
+        self.lwp('info', 'x', status=2)
+        self.sentence = (f'{2 * len(both) + len(record) + len(stat) + 3} wrong '
+                         'command lines')
+
+
+class Example(Case):
+    def test_example(self):
+        example = os.path.join(os.path.dirname(Setup.lwp), 'example')
+        if not os.path.exists(example):
+            self.skipTest(f'there is no {example}')
+        run = dict(stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        r = subprocess.run([*Setup.qemu(), example], **run)
+        self.assertEqual((r.returncode, r.stderr), (0, ''))
+        lines = re.findall(r'(\w+): (\d+) instructions, (\d+) branches, '
+                           r'([\d.]+) % of (\d+) mispredicted, 0 records '
+                           r'missed\n', r.stdout)
+        self.assertEqual([line[0] for line in lines], ['random', 'sorted'])
+        random, ordered = ([float(x) for x in line[1:]] for line in lines)
+        self.assertEqual([r[3] for r in (random, ordered)],
+                         [r[1] // 1009 for r in (random, ordered)])
+        self.assertLess(ordered[0], random[0])
+        self.assertLess(ordered[2], random[2])
+        self.sentence = (f'{random[2]} % of random and {ordered[2]} % of '
+                         'sorted branches are mispredicted')
+        r = subprocess.run([*Setup.qemu(cpu='max,-lwp'), example], **run)
+        self.assertEqual((r.returncode, r.stderr),
+                         (1, 'example: this CPU has no LWP\n'))
+
+
+class Library(Case):
+    def test_profiled_callback(self):
+        """lwp_drain() ends though its callback fills the ring."""
+        folder = os.path.dirname(Setup.lwp)
+        tools = os.path.join(os.path.dirname(os.path.abspath(__file__)),
+                             '../../guest/tools')
+        program = common.compile_c(self.path('drain'), r"""
+            #include "lwp.h"
+            static void look(const LwpRecord *r, void *count)
+            {
+                ++*(unsigned long *)count;
+            }
+            int main(void)
+            {
+                LwpOptions o = { .events = LWP_FLAG(LWP_IRE), .period = { 1, 1 },
+                                 .records = 64 };
+                LwpSession *s = lwp_open(&o);
+                unsigned long count = 0;
+                lwp_enable(s);
+                for (volatile int i = 0; i < 1000; i++) { }
+                return lwp_drain(s, look, &count) != count || count < 63;
+            }""", '-I', tools, os.path.join(folder, 'liblwp.a'))
+        subprocess.run([*Setup.qemu(), program], check=True, timeout=20)
+
+
+class Manual(Case):
+    """Options of --help and of the man page are the same."""
+
+    @staticmethod
+    def flags(lines):
+        found = set()
+        for line in lines:
+            for part in re.findall(r'\bFl ([^A-Z:]*)', line):
+                for word in re.split(r'[ ,|]+', part):
+                    if word.startswith('-') and len(word) > 1:
+                        found.add('-' + word)
+                    elif re.fullmatch(r'[a-z]+', word):
+                        found.update('-' + letter for letter in word)
+        return found
+
+    def test_options(self):
+        page = os.path.join(os.path.dirname(os.path.abspath(__file__)),
+                            '../../guest/tools/lwp.1')
+        with open(page) as f:
+            text = f.read()
+        synopsis = re.search(r'(?s)\.Sh SYNOPSIS\n(.*?)\n\.Sh ', text)[1]
+        commands = re.findall(r'(?m)^  (\w+)  ', self.lwp('--help'))
+        self.assertEqual(sorted(commands), sorted(re.findall(
+            r'(?m)^\.Ss lwp (\w+)$', text)))
+        common_options = re.search(r'(?s)\n\.Sh DESCRIPTION\n(.*?)\n\.Ss ',
+                                   text)[1].split('\n')
+        number = 0
+        for command in commands:
+            section = re.search(rf'(?s)\n\.Ss lwp {command}\n(.*?)\n\.S[sh] ',
+                                text)[1].split('\n')
+            # Names of one option are a group.
+            groups = [set(re.findall(r'--?[a-z][a-z-]*', names))
+                      for names in re.findall(
+                          r'(?m)^ {2,6}(-.*?)(?:  |\[|$)',
+                          self.lwp(command, '--help'))]
+            items = self.flags(li for li in section if li.startswith('.It '))
+            mentioned = self.flags(li for li in section + common_options
+                                   if not li.startswith('.It '))
+            for group in groups:
+                self.assertTrue(group <= items | mentioned or
+                                group & mentioned,
+                                f'{command}: {group} not in lwp.1')
+            part = re.search(rf'(?s)\.Nm lwp {command}\b(.*?)(?:\.Nm|\Z)',
+                             synopsis)[1].split('\n')
+            self.assertEqual((items | self.flags(part)) - set().union(*groups),
+                             set(), f'{command}: not in --help')
+            number += len(groups)
+        self.sentence = f'{number} options of {len(commands)} commands'
+
+
+if __name__ == '__main__':
+    common.main(__doc__)

@@ -1,0 +1,629 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""
+lwp report, annotate and script, on profiles with known contents.
+
+usage: test-report.py LWP
+
+Compiles a small program, makes files as "lwp record" would for it, and compares
+what each output says with what was put in.  perf(1) reads the exported
+perf.data if it is installed.
+"""
+import os
+import re
+import shutil
+import struct
+import subprocess
+import xml.etree.ElementTree
+
+import common
+from common import Setup
+
+VAL, IRE, BRE, DME, CNH, RNH, INS = 1, 2, 3, 4, 5, 6, 255
+PROCESS, MAP, RECORDS, LOST, END, COUNTS = range(1, 7)
+TAKEN, PREDICTED, KNOWN = 1 << 15, 1 << 14, 1 << 13
+HAS_DATA, L3, DRAM = 1 << 12, 1 << 13, 3 << 13
+
+SOURCE = """\
+#include <stdlib.h>
+#include <string.h>
+int table[4096];
+__attribute__((noinline)) int leaf(int n)
+{
+    return n * 3 + table[n];
+}
+__attribute__((noinline)) int hot(int n)
+{
+    int s = 0;
+    for (int i = 0; i < n; i++) {
+        s += leaf(i);
+    }
+    return s;
+}
+__asm__(".globl sized_not\\n"
+        "sized_not: nop; nop; ret\\n"
+        ".type alias_a, @function\\n.globl alias_a\\n.size alias_a, 2\\n"
+        "_alias_b: alias_a: nop; ret\\n");
+static int plus(int n) { return n + 1; }
+static int (*choose(void))(int) { return plus; }
+int chosen(int n) __attribute__((ifunc("choose")));
+int main(int argc, char **argv)
+{
+    void *p = malloc(argc + 100);
+    memset(p, argc, argc + 100);
+    int r = hot(argc) + chosen(argc) + ((char *)p)[3];
+    free(p);
+    return r + (int)strlen(argv[0]);
+}
+"""
+
+BASE = 0x555555554000       # of position-independent programs
+PID = 4000
+
+
+def chunk(kind, payload):
+    payload += bytes(-len(payload) % 8)
+    return struct.pack('<II', kind, 8 + len(payload)) + payload
+
+
+def process(pid, comm, bits=64, ppid=1):
+    return chunk(PROCESS, struct.pack('<iiII16s', pid, ppid, bits, 0,
+                                      comm.encode()))
+
+
+def mapping(pid, start, end, offset, path, prot=5):
+    return chunk(MAP, struct.pack('<iIQQQ', pid, prot, start, end, offset) +
+                 path.encode() + b'\0')
+
+
+def record(event, ip, data=0, flags=0, data1=0, core=0):
+    return struct.pack('<BBHIQQQ', event, core, flags, data1, ip, data, 0)
+
+
+def records(pid, tid, *what):
+    return chunk(RECORDS, struct.pack('<ii', pid, tid) + b''.join(what))
+
+
+def lost(pid, tid, missed):
+    return chunk(LOST, struct.pack('<iiQ', pid, tid, missed))
+
+
+def counts(pid, tid, seen, counted):
+    return chunk(COUNTS, struct.pack('<ii6Q6Q', pid, tid, *seen, *counted))
+
+
+class Program:
+    """A compiled program, and where its functions are."""
+
+    def __init__(self, folder, name, *flags):
+        self.path = os.path.join(folder, name)
+        source = os.path.join(folder, 'prog.c')
+        with open(source, 'w') as f:
+            f.write(SOURCE)
+        subprocess.run(['gcc', '-g', '-O1', '-fcf-protection=none', *flags,
+                        '-o', self.path, source], check=True)
+        self.symbols = {}
+        out = self.tool('nm', '-S')
+        for line in out.splitlines():
+            m = re.match(r'(\w+) (?:(\w+) )?([A-Za-z]) (\S+)$', line)
+            if m:
+                self.symbols[m[4]] = (int(m[1], 16), int(m[2] or '0', 16))
+        self.bits = 32 if '-m32' in flags else 64
+        kind = subprocess.run(['readelf', '-h', self.path], check=True,
+                              stdout=subprocess.PIPE, text=True).stdout
+        self.base = BASE if 'DYN' in kind else 0
+        if self.bits == 32 and self.base:
+            self.base = 0x56555000
+
+    def tool(self, *command):
+        return subprocess.run([*command, self.path], check=True, text=True,
+                              stdout=subprocess.PIPE).stdout
+
+    def at(self, name, offset=0):
+        return self.base + self.symbols[name][0] + offset
+
+    def instructions(self, name):
+        """Addresses in the ELF file, with the text."""
+        start, size = self.symbols[name]
+        out = self.tool('objdump', '-d', '--no-show-raw-insn',
+                        f'--start-address={start:#x}',
+                        f'--stop-address={start + size:#x}')
+        return [(int(m[1], 16), m[2].strip()) for m in
+                re.finditer(r'^ +(\w+):\t(.*)$', out, re.M)]
+
+    def maps(self, pid, path=None):
+        """What the kernel would map."""
+        result = b''
+        for line in self.tool('readelf', '-lW').splitlines():
+            m = re.match(r' +LOAD +(\w+) (\w+) \w+ (\w+) (\w+) ([RWE ]+) 0x',
+                         line)
+            if not m:
+                continue
+            offset, address, size, memory = (int(x, 16) for x in m.groups()[:4])
+            start = self.base + (address & ~0xfff)
+            end = self.base + (address + size + 0xfff & ~0xfff)
+            prot = sum(bit for letter, bit in (('R', 1), ('W', 2), ('E', 4))
+                       if letter in m[5])
+            result += mapping(pid, start, end, offset & ~0xfff,
+                              path or self.path, prot)
+            bss = self.base + (address + memory + 0xfff & ~0xfff)
+            if bss > end:
+                result += mapping(pid, end, bss, 0, '', prot)
+        return result
+
+
+class Case(common.Case):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.pie = Program(cls.folder, 'pie', '-fPIE', '-pie')
+
+    def write(self, *chunks, interval=1008, filters=0, command='prog & <x>'):
+        path = os.path.join(self.folder, 'lwp.data')
+        with open(path, 'wb') as f:
+            f.write(struct.pack('<8sIIII6I4IQQQ256s', b'LWPDATA1', 344, 0x7e,
+                                filters, 0, *[interval] * 6, 1, 2, 3, 4,
+                                1700000000, 0, 0, command.encode()))
+            f.write(b''.join(chunks))
+        return path
+
+
+class Functions(Case):
+    def profile(self, program, **kind):
+        return self.write(
+            process(PID, 'prog', program.bits), program.maps(PID),
+            records(PID, PID,
+                    *[record(IRE, program.at('hot', 1))] * 60,
+                    *[record(IRE, program.at('leaf'))] * 30,
+                    *[record(IRE, program.at('main', 3))] * 9,
+                    record(IRE, 0x1234)), **kind)
+
+    def check(self, program):
+        self.profile(program)
+        whole, events = self.json()
+        name = os.path.basename(program.path)
+        self.assertEqual(self.functions(events['ire']), {
+            (name, 'hot'): 60, (name, 'leaf'): 30, (name, 'main'): 9,
+            ('[unknown]', '[unknown+0x1234]'): 1})
+        self.assertEqual(events['ire']['functions'][0]['share'], 60)
+        self.assertEqual(events['ire']['functions'][0]['events'], 60540)
+        self.assertEqual(whole['programs'], [
+            {'pid': PID, 'ppid': 1, 'bits': program.bits, 'comm': 'prog'}])
+
+    def test_pie(self):
+        self.check(self.pie)
+
+    def test_fixed_address(self):
+        self.check(Program(self.folder, 'fixed', '-no-pie'))
+
+    def test_static(self):
+        self.check(Program(self.folder, 'static', '-static'))
+
+    def test_32_bits(self):
+        try:
+            program = Program(self.folder, 'prog32', '-m32')
+        except subprocess.CalledProcessError:
+            self.skipTest('no 32-bit compiler')
+        self.check(program)
+
+    def test_stdio(self):
+        self.profile(self.pie)
+        out = self.lwp('report')
+        self.assertIn('# command: prog & <x>', out)
+        self.assertIn('# ire: 100 records of instructions retired, one for '
+                      'every 1009', out)
+        rows = re.findall(r'^ +([\d.]+)% +(\d+)  (\S+) +(\S+)$', out, re.M)
+        self.assertEqual(rows, [
+            ('60.00', '60', 'pie', 'hot'), ('30.00', '30', 'pie', 'leaf'),
+            ('9.00', '9', 'pie', 'main'),
+            ('1.00', '1', '[unknown]', '[unknown+0x1234]')])
+        out = self.lwp('report', '--percent-limit', '10')
+        self.assertNotIn('main', out)
+        self.assertIn('# and 2 with less than 10% each', out)
+        self.assertIn('WARNING', self.lwp('report', '-i', self.write(
+            process(PID, 'p'), records(PID, PID, record(IRE, 1)),
+            lost(PID, PID, 7))))
+
+    def test_folded(self):
+        self.profile(self.pie)
+        self.assertEqual(self.lwp('report', '--folded'),
+                         'prog;pie;hot 60\nprog;pie;leaf 30\n'
+                         'prog;pie;main 9\n'
+                         'prog;[unknown];[unknown+0x1234] 1\n')
+
+    def test_svg(self):
+        self.profile(self.pie)
+        self.lwp('report', '--svg=x.svg')
+        path = os.path.join(self.folder, 'x.svg')
+        root = xml.etree.ElementTree.parse(path).getroot()
+        space = '{http://www.w3.org/2000/svg}'
+        self.assertEqual(root.tag, space + 'svg')
+        self.assertFalse(list(root.iter(space + 'script')))
+        widths = {}
+        for g in root.iter(space + 'g'):
+            title = g.find(space + 'title').text
+            widths[title] = float(g.find(space + 'rect').get('width'))
+        hot = widths['prog; pie; hot: 60 records, 60.00%']
+        leaf = widths['prog; pie; leaf: 30 records, 30.00%']
+        self.assertAlmostEqual(hot / leaf, 2, places=2)
+        self.assertEqual(self.lwp('report', '--svg')[:5], '<?xml')
+
+    def test_sort(self):
+        self.profile(self.pie)
+        _, events = self.json('--sort', 'symbol,srcline')
+        rows = events['ire']['rows']
+        line = 1 + SOURCE.splitlines().index(
+            '__attribute__((noinline)) int leaf(int n)')
+        leaf = [r for r in rows if r['symbol'] == 'leaf']
+        self.assertEqual(sum(r['records'] for r in leaf), 30)
+        self.assertIn(leaf[0]['srcline'], [
+            os.path.join(self.folder, 'prog.c') + f':{line + i}'
+            for i in range(3)])
+
+    def test_plt_ifunc_alias_label(self):
+        plt = {}
+        program = Program(self.folder, 'lazy', '-Wl,-z,lazy', '-no-pie')
+        out = program.tool('objdump', '-d', '--no-show-raw-insn')
+        for m in re.finditer(r'^(\w+) <(\w+)@plt>:', out, re.M):
+            plt[m[2]] = int(m[1], 16)
+        self.assertIn('malloc', plt)
+        for p, where in ((program, plt), (self.pie, {})):
+            self.write(process(PID, 'p'), p.maps(PID), records(
+                PID, PID, *[record(IRE, p.base + a) for a in where.values()],
+                record(IRE, p.at('sized_not', 2)), record(IRE, p.at('alias_a')),
+                record(IRE, p.at('choose'))))
+            _, events = self.json()
+            names = {k[1]: v for k, v in self.functions(events['ire']).items()}
+            expected = {f'{n}@plt': 1 for n in where}
+            expected.update({'sized_not': 1, 'alias_a': 1, 'chosen': 1})
+            self.assertEqual(names, expected)
+
+    def test_stripped_with_debug_files(self):
+        debug = os.path.join(self.folder, 'debug')
+        for how in 'none', 'build-id', 'link', 'symfs':
+            program = Program(self.folder, how, '-Wl,--build-id')
+            maps = program.maps(PID)
+            apart = os.path.join(self.folder, how + '.debug')
+            subprocess.run(['objcopy', '--only-keep-debug', program.path,
+                            apart], check=True)
+            subprocess.run(['strip', program.path], check=True)
+            args = []
+            if how == 'link':
+                subprocess.run(['objcopy', f'--add-gnu-debuglink={apart}',
+                                program.path], check=True)
+            elif how == 'build-id':
+                out = program.tool('readelf', '-n')
+                ident = re.search(r'Build ID: (\w+)', out)[1]
+                place = os.path.join(debug, '.build-id', ident[:2])
+                os.makedirs(place)
+                shutil.move(apart, os.path.join(place, ident[2:] + '.debug'))
+                args = ['--debug-dir', debug]
+            elif how == 'symfs':
+                os.makedirs(os.path.join(self.folder, 'root/bin'))
+                shutil.copy(self.pie.path,
+                            os.path.join(self.folder, 'root/bin/there'))
+                program = self.pie
+                maps = self.pie.maps(PID, '/bin/there')
+                args = ['--symfs', os.path.join(self.folder, 'root')]
+            self.write(process(PID, 'p'), maps, records(
+                PID, PID, record(IRE, program.at('hot', 7))))
+            _, events = self.json('--sort', 'symbol,srcline', *args)
+            row = events['ire']['rows'][0]
+            if how == 'none':
+                start = program.symbols['hot'][0]
+                self.assertEqual(row['symbol'], f'[none+{start:#x}]')
+                self.assertEqual(row['srcline'], '?')
+            else:
+                self.assertEqual(row['symbol'], 'hot', how)
+                self.assertIn('prog.c:', row['srcline'], how)
+
+
+class Maps(Case):
+    def test_special(self):
+        self.write(process(PID, 'p'),
+                   mapping(PID, 0x1000, 0x2000, 0, '[vdso]'),
+                   mapping(PID, 0x5000, 0x6000, 0, ''),
+                   mapping(PID, 0x9000, 0xa000, 0, '/nonexistent/x.so'),
+                   records(PID, PID, record(IRE, 0x1010), record(IRE, 0x5020),
+                           record(IRE, 0x9030)))
+        _, events = self.json()
+        self.assertEqual(self.functions(events['ire']), {
+            ('[vdso]', '[vdso+0x10]'): 1, ('[anon]', '[anon+0x20]'): 1,
+            ('x.so', '[x.so+0x30]'): 1})
+        self.assertIn('/nonexistent/x.so', self.stderr)
+
+    def test_order(self):
+        """Late maps count, but not for what another program ran there."""
+        p = self.pie
+        self.write(process(PID, 'one'), records(PID, PID,
+                                                record(IRE, p.at('hot'))),
+                   p.maps(PID),
+                   records(PID, PID, record(IRE, p.at('leaf'))),
+                   mapping(PID, p.base, p.base + 0x10000, 0, '[heap]'),
+                   records(PID, PID, record(IRE, p.at('hot'))),
+                   process(PID, 'two'),
+                   records(PID, PID, record(IRE, p.at('hot'))))
+        _, events = self.json('--sort', 'comm,dso,symbol')
+        found = {(r['comm'], os.path.basename(r['dso']), r['symbol'])
+                 for r in events['ire']['rows']}
+        offset = p.symbols['hot'][0]
+        self.assertEqual(found, {
+            ('one', 'pie', 'hot'), ('one', 'pie', 'leaf'),
+            ('one', '[heap]', f'[heap+{offset:#x}]'),
+            ('two', '[unknown]', f'[unknown+{p.at("hot"):#x}]')})
+
+    def test_breakdown(self):
+        p = self.pie
+        one, two = record(IRE, p.at('hot')), record(IRE, p.at('leaf'), core=3)
+        self.write(process(PID, 'a'), p.maps(PID), process(PID + 9, 'b'),
+                   p.maps(PID + 9), records(PID, PID, one, one),
+                   records(PID, PID + 1, two),
+                   records(PID + 9, PID + 9, one, two, two))
+        whole, events = self.json()
+        ire = events['ire']
+        self.assertEqual([(r['cpu'], r['records']) for r in ire['cpus']],
+                         [(0, 3), (3, 3)])
+        self.assertEqual([(r['tid'], r['records']) for r in ire['threads']],
+                         [(PID + 9, 3), (PID, 2), (PID + 1, 1)])
+        self.assertEqual([(r['comm'], r['records'])
+                          for r in ire['processes']], [('a', 3), ('b', 3)])
+        self.assertEqual(self.functions(ire),
+                         {('pie', 'hot'): 3, ('pie', 'leaf'): 3})
+
+    def test_header(self):
+        whole, events = self.json('-i', self.write(
+            process(PID, 'p"\x01\\'), records(PID, PID, record(CNH, 1)),
+            lost(PID, PID, 5), lost(PID, PID, 6),
+            b'\x63\0\0\0\x10\0\0\0abcdefgh',
+            counts(PID, PID, (0, 0, 0, 0, 12, 0), (0, 0, 0, 0, 12345, 0))))
+        self.assertEqual(whole['missed'], 11)
+        self.assertEqual(whole['command'], 'prog & <x>')
+        self.assertEqual(whole['programs'][0]['comm'], 'p"\x01\\')
+        self.assertEqual(events['cnh']['counted'], 12345)
+        self.assertEqual(events['cnh']['interval'], 1008)
+        self.assertEqual(events['cnh']['period'], 1009)
+
+
+class Branches(Case):
+    def profile(self):
+        p = self.pie
+        inside = p.at('hot', 8)
+        self.write(
+            process(PID, 'p'), p.maps(PID),
+            records(PID, PID,
+                    *[record(BRE, inside, p.at('leaf'),
+                             TAKEN | KNOWN | PREDICTED)] * 5,
+                    record(BRE, inside, p.at('leaf'), TAKEN | KNOWN),
+                    *[record(BRE, p.at('leaf', 4), inside, TAKEN)] * 4,
+                    *[record(BRE, p.at('hot', 12), p.at('hot', 14),
+                             KNOWN | PREDICTED)] * 3,
+                    *[record(BRE, p.at('hot', 12), p.at('hot', 5),
+                             TAKEN | KNOWN)] * 2))
+        return p
+
+    def test_json(self):
+        p = self.profile()
+        bre = self.json()[1]['bre']
+        self.assertEqual([(r['kind'], r['symbol'], r['symbol_to'], r['records'],
+                           r['taken'], r['predictions'], r['predicted'])
+                          for r in bre['edges']],
+                         [('call', 'hot', 'leaf', 6, 6, 6, 5),
+                          ('return', 'leaf', 'hot', 4, 4, 0, 0)])
+        self.assertEqual({(r['symbol'], r['addr'], r['records'], r['taken'],
+                           r['predictions'], r['predicted'])
+                          for r in bre['branches']}, {
+            ('hot', hex(p.symbols['hot'][0] + 8), 6, 6, 6, 5),
+            ('hot', hex(p.symbols['hot'][0] + 12), 5, 2, 5, 3),
+            ('leaf', hex(p.symbols['leaf'][0] + 4), 4, 4, 0, 0)})
+        hot = bre['functions'][0]
+        self.assertEqual((hot['records'], hot['taken'], hot['predictions'],
+                          hot['predicted']), (11, 8, 11, 8))
+
+    def test_stdio(self):
+        self.profile()
+        out = self.lwp('report')
+        self.assertRegex(out, r' 60\.00% +6 +100\.00% +83\.33%  call +hot +pie '
+                         r' +leaf +pie\n')
+        self.assertRegex(out, r' 73\.33% +11 +72\.73% +72\.73%  pie +hot\n')
+
+    def test_script(self):
+        p = self.profile()
+        lines = self.lwp('script').splitlines()
+        self.assertEqual(len(lines), 15)
+        hot, leaf = p.at('hot', 8), p.at('leaf')
+        self.assertEqual(lines[0], f'p {PID}/{PID} [000] bre: {hot:x} hot+0x8 '
+                         f'(pie) => {leaf:x} leaf (pie) taken predicted')
+        self.assertTrue(lines[5].endswith('taken mispredicted'))
+        self.assertTrue(lines[6].endswith('taken prediction-unknown'))
+        self.assertTrue(lines[10].endswith('not-taken predicted'))
+
+
+class Data(Case):
+    def test_misses(self):
+        p = self.pie
+        table = p.at('table')
+        line = (table + 64) & ~63
+        self.write(
+            process(PID, 'p'), p.maps(PID),
+            records(PID, PID,
+                    *[record(DME, p.at('leaf'), line + 4, HAS_DATA | DRAM,
+                             200)] * 3,
+                    record(DME, p.at('hot'), line + 60, HAS_DATA | L3, 40),
+                    record(DME, p.at('hot'), line + 64, HAS_DATA | L3, 60),
+                    record(DME, p.at('hot'), 0, 0, 16)))
+        dme = self.json()[1]['dme']
+        self.assertEqual([(r['source'], r['records'], r['latency'],
+                           r['latency_min'], r['latency_max'])
+                          for r in dme['sources']],
+                         [('DRAM', 3, 200, 200, 200), ('L3', 2, 50, 40, 60),
+                          ('L2/unknown', 1, 16, 16, 16)])
+        top = dme['lines'][0]
+        self.assertEqual((top['line'], top['records'], top['latency'],
+                          top['latency_max']), (hex(line), 4, 160, 200))
+        self.assertEqual(top['data'], f'table+{line - table:#x}'
+                         if line > table else 'table')
+        self.assertEqual([(i['symbol'], i['records'], i['latency'])
+                          for i in top['instructions']],
+                         [('leaf', 3, 200), ('hot', 1, 40)])
+        self.assertEqual([(r['variable'], r['records'])
+                          for r in dme['variables']], [('table', 5), ('?', 1)])
+        out = self.lwp('script')
+        self.assertRegex(out, r'latency 200 source DRAM data \w+ table\+')
+        self.assertRegex(self.lwp('report'), rf' +4 +160\.0 +200  {line:#x}')
+
+    def test_values(self):
+        p = self.pie
+        one = record(INS, p.at('hot'), 0xfedcba9876543210, 0x8001, 7)
+        two = record(VAL, p.at('leaf'), 5, 2, 0xffffffff)
+        self.write(process(PID, 'p'), p.maps(PID),
+                   records(PID, PID, one, one, two))
+        _, events = self.json()
+        self.assertEqual([(r['flags'], r['data1'], r['data2'], r['symbol'],
+                           r['records']) for r in events['ins']['values']],
+                         [('0x8001', '0x7', '0xfedcba9876543210', 'hot', 2)])
+        self.assertEqual(events['val']['values'][0]['data1'], '0xffffffff')
+        self.assertIn('ins: ', self.lwp('script', '-e', 'ins'))
+        self.assertNotIn('val: ', self.lwp('script', '-e', 'ins'))
+        self.assertIn('flags 0x0002 data1 0xffffffff data2 0x0000000000000005',
+                      self.lwp('script', '-e', 'val'))
+
+
+class Annotate(Case):
+    def test_counts(self):
+        p = self.pie
+        code = p.instructions('hot')
+        what = [record(IRE, p.base + a) for i, (a, _) in enumerate(code)
+                for _ in range(i)]
+        self.write(process(PID, 'p'), p.maps(PID),
+                   records(PID, PID, *what, record(CNH, p.at('hot'))))
+        out = self.lwp('annotate', 'hot')
+        for i, (address, text) in enumerate(code):
+            count = rf'{i} +{100 * i / len(what):.2f}%' if i else ''
+            self.assertRegex(out, rf'(?m)^ +{count}.* {address:x}:  +' +
+                             re.escape(text.split('\t')[0].split()[0]))
+        self.assertIn('for (int i = 0; i < n; i++) {', out)
+        out = self.lwp('annotate', '--objdump', '/nonexistent', 'hot')
+        self.assertIn('is not installed', out)
+        self.assertRegex(out, rf'(?m)^ +1 +\S+%.* {code[1][0]:x}$')
+        self.lwp('annotate', 'nothing', status=1)
+        self.assertIn('nothing has no records', self.stderr)
+
+
+class Perf(Case):
+    def test_perf_report(self):
+        if not shutil.which('perf'):
+            self.skipTest('perf is not installed')
+        p = self.pie
+        inside = p.at('hot', 8)
+        self.write(
+            process(PID, 'prog'), p.maps(PID),
+            records(PID, PID, *[record(IRE, p.at('hot', 1))] * 60,
+                    *[record(IRE, p.at('leaf'))] * 40,
+                    *[record(BRE, inside, p.at('leaf'), TAKEN | KNOWN)] * 3),
+            records(PID, PID + 1, *[record(DME, p.at('leaf'), p.at('table'),
+                                           HAS_DATA | DRAM, 99)] * 7))
+        self.lwp('script', '--perf-data', 'perf.data')
+        out = self.perf('report', '--stdio')
+        self.assertRegex(out, r"Samples: 100 +of event 'ire'")
+        self.assertRegex(out, r'60\.00% +prog +pie +\[\.\] hot')
+        self.assertRegex(out, r'40\.00% +prog +pie +\[\.\] leaf')
+        self.assertRegex(out, r'Event count \(approx\.\): 100900')
+        out = self.perf('script', '-F', 'comm,tid,event,ip,sym,addr')
+        self.assertEqual(len(out.splitlines()), 110)
+        self.assertRegex(out, rf'prog +{PID + 1} +dme: +{p.at("table"):x}')
+        self.lwp('script', '--perf-data', 'perf.data', '-b')
+        out = self.perf('report', '--stdio')
+        self.assertRegex(out, r'100\.00% +prog +pie +\[\.\] hot +\[\.\] leaf')
+
+    def perf(self, *args):
+        r = subprocess.run(['perf', *args, '-i', 'perf.data'], text=True,
+                           cwd=self.folder, stdout=subprocess.PIPE,
+                           stderr=subprocess.PIPE)
+        self.assertEqual(r.returncode, 0, r.stderr)
+        return r.stdout
+
+
+class Errors(Case):
+    def test_usage(self):
+        for command in 'report', 'annotate', 'script':
+            self.assertIn('Usage: lwp ' + command, self.lwp(command, '--help'))
+            self.lwp(command, '--bogus', status=2)
+            self.assertIn(f'lwp {command}: unrecognized option', self.stderr)
+            self.lwp(command, '-e', 'xyz', status=2)
+        for args in (['--sort', 'what'], ['--percent-limit', 'x'], ['more'],
+                     ['--sort', 'pid,pid,pid,pid,pid,pid,pid']):
+            self.lwp('report', *args, status=2)
+        self.lwp('annotate', status=2)
+
+    def test_files(self):
+        self.lwp('report', '-i', 'missing', status=1)
+        self.assertIn('missing: No such file', self.stderr)
+        self.lwp('report', '-i', '/dev/null', status=1)
+        path = self.write()
+        self.lwp('report', '-i', path)
+        self.assertIn('no records', self.stderr)
+        self.assertEqual(self.json('-i', path)[0]['events'], [])
+        self.lwp('script', '--perf-data', '/nonexistent/x', status=1)
+
+    def test_cut_off(self):
+        path = self.write(process(PID, 'p'), records(PID, PID, record(IRE, 1)))
+        self.lwp('report', '-i', path)
+        self.assertEqual(self.stderr, '')
+        for end in (b'\3', b'\3\0\0\0\x30\0\0\0', bytes(8),
+                    records(PID, PID, record(IRE, 1))[:-1]):
+            with open(path, 'ab') as f:
+                f.write(end)
+            self.assertEqual(self.json('-i', path)[1]['ire']['records'], 1)
+            self.assertIn('lwp.data is cut off or damaged', self.stderr)
+            os.truncate(path, os.path.getsize(path) - len(end))
+
+    def test_missed(self):
+        """Where the output has no place for it, stderr tells."""
+        path = self.write(process(PID, 'p'), lost(PID, PID, 5),
+                          records(PID, PID, record(IRE, 1)))
+        for command in (['report', '--folded'],
+                        ['script', '--perf-data', '/dev/null']):
+            self.lwp(*command, '-i', path)
+            self.assertIn('5 records were missed', self.stderr)
+
+    def test_not_opened(self):
+        """What was mapped may be a device; names may be anything."""
+        name = 'p\u009b\ufffe\udcff\x1b"<'
+        pipe = os.path.join(os.fsencode(self.folder),
+                            name.encode('utf-8', 'surrogateescape'))
+        os.mkfifo(pipe)
+        path = self.write(
+            process(PID, 'x'), chunk(MAP, struct.pack(
+                '<iIQQQ', PID, 5, 0x1000, 0x2000, 0) + pipe + b'\0'),
+            records(PID, PID, record(IRE, 0x1010)))
+        want = 'p' + 6 * '\ufffd' + '%s"<'    # one for each byte
+        ire = self.json('-i', path)[1]['ire']
+        self.assertEqual(os.path.basename(ire['functions'][0]['dso']),
+                         want % '\x1b')
+        self.assertIn(want % '?' + ': not an ELF file', self.stderr)
+        xml.etree.ElementTree.fromstring(
+            self.lwp('report', '--svg', '-i', path))
+
+    def test_damaged(self):
+        """Cut off or changed anywhere: an end, not a crash."""
+        p = self.pie
+        path = self.write(process(PID, 'p'), p.maps(PID),
+                          records(PID, PID, *[record(IRE, p.at('hot')),
+                                              record(BRE, 1, 2),
+                                              record(77, 3, 4)] * 3),
+                          lost(PID, PID, 1))
+        with open(path, 'rb') as f:
+            good = f.read()
+        for i in range(0, len(good), 13):
+            for bad in good[:i], good[:i] + b'\xff\xfe' + good[i + 2:]:
+                with open(path, 'wb') as f:
+                    f.write(bad)
+                for command in (['report'], ['script', '-a']):
+                    r = subprocess.run([Setup.lwp, *command, '-i', path],
+                                       stdout=subprocess.DEVNULL,
+                                       stderr=subprocess.DEVNULL)
+                    self.assertIn(r.returncode, (0, 1), (i, command))
+
+
+if __name__ == '__main__':
+    common.main(__doc__, needs_qemu=False)
