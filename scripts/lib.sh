@@ -142,6 +142,16 @@ fetch_debs() {
     done
 }
 
+# build_tools MESON: guest/tools, in build/tools.
+build_tools() {
+    need_packages gcc gcc-multilib libc6-dev ninja-build pkg-config libdw-dev \
+        libelf-dev zlib1g-dev liblzma-dev libbz2-dev
+    [ -f "$build/tools/build.ninja" ] ||
+        logged tools-setup "$1" setup "$build/tools" "$root/guest/tools"
+    say "building lwp"
+    logged tools-build ninja -C "$build/tools"
+}
+
 # fetch_source DIR SUITE PACKAGE: a Debian source package, checked by apt when it
 # is fetched and against its .dsc from then on.
 fetch_source() {

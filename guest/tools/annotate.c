@@ -2,7 +2,6 @@
 /*
  * lwp annotate: a function's instructions, and the records that each has.
  */
-#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -309,10 +308,7 @@ int cmd_annotate(int argc, char **argv)
         fprintf(stderr, "lwp: %s has no records\n", name);
         ok = false;
     }
-    if (fflush(stdout) || ferror(stdout)) {
-        fprintf(stderr, "lwp: cannot write: %s\n", strerror(errno));
-        ok = false;
-    }
+    ok = output_written() && ok;
     table_free(&functions);
     profile_close(&p);
     return !ok;

@@ -2,6 +2,7 @@
 /*
  * What a file of "lwp record" says, with names: for report, annotate, script.
  */
+#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -356,6 +357,15 @@ void profile_missed(const Profile *p)
         fprintf(stderr, "lwp: %" PRIu64 " records were missed: a ring was "
                 "full\n", p->missed);
     }
+}
+
+bool output_written(void)
+{
+    if (fflush(stdout) || ferror(stdout)) {
+        fprintf(stderr, "lwp: cannot write: %s\n", strerror(errno));
+        return false;
+    }
+    return true;
 }
 
 void profile_close(Profile *p)

@@ -115,6 +115,8 @@ const void *profile_next(Profile *p, uint32_t *type, size_t *size);
 /* Say so, where the output has no place for it. */
 void profile_missed(const Profile *p);
 void profile_close(Profile *p);
+/* Whether all that was printed has been written; if not, say so. */
+bool output_written(void);
 
 /* Then read the records as well: fills entries. */
 bool profile_load(Profile *p, const ProfileOptions *options);

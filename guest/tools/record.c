@@ -519,7 +519,6 @@ static void take_record(const LwpRecord *record, void *opaque)
 static void drain(Recorder *r, Thread *t)
 {
     DataLost lost = { .pid = t->pid, .tid = t->tid };
-
     ssize_t n;
 
     if (t->broken) {

@@ -562,10 +562,7 @@ int cmd_report(int argc, char **argv)
     if (mode != OPTION_JSON && !p.entries.count) {
         fprintf(stderr, "lwp: there are no records\n");
     }
-    if (fflush(stdout) || ferror(stdout)) {
-        fprintf(stderr, "lwp: cannot write: %s\n", strerror(errno));
-        ok = false;
-    }
+    ok = output_written() && ok;
     profile_close(&p);
     return !ok;
 }

@@ -516,11 +516,7 @@ static bool put_all(Profile *p, const ProfileOptions *options, bool all)
             put_other(type, chunk, size);
         }
     }
-    if (fflush(stdout) || ferror(stdout)) {
-        fprintf(stderr, "lwp: cannot write: %s\n", strerror(errno));
-        return false;
-    }
-    return true;
+    return output_written();
 }
 
 int cmd_script(int argc, char **argv)

@@ -149,6 +149,12 @@ static int32_t ld_interval(LwpMem *mem, uint64_t cbaddr, unsigned event)
     return interval < 0 ? 0 : interval;
 }
 
+/* The low bits of an interval that are random (Table 6-1). */
+static uint32_t random_mask(LwpMem *mem, uint64_t cbaddr)
+{
+    return (1u << (ld32(mem, cbaddr + CB_SIZE) >> RANDOM_SHIFT)) - 1;
+}
+
 /* SplitMix64; any state, 0 included, is as good as another. */
 static uint64_t prng_next(uint64_t *state)
 {
@@ -407,7 +413,7 @@ static bool store_record(LwpState *s, LwpMem *mem, const LwpRecord *record,
     full = next == ld32(mem, cb + CB_TAIL);
 
     if (left < 0) {
-        uint32_t mask = (1u << (ld32(mem, cb + CB_SIZE) >> RANDOM_SHIFT)) - 1;
+        uint32_t mask = random_mask(mem, cb);
 
         reset = ld_interval(mem, cb, event);
         floor = reset & ~mask;
@@ -549,9 +555,7 @@ LwpMode lwp_mode(const LwpState *s)
 /* What stays of an interval with its Random bits (Table 6-1). */
 static int32_t interval_floor(const LwpState *s, LwpMem *mem, unsigned event)
 {
-    unsigned random = ld32(mem, s->cbaddr + CB_SIZE) >> RANDOM_SHIFT;
-
-    return ld_interval(mem, s->cbaddr, event) & -(1u << random);
+    return ld_interval(mem, s->cbaddr, event) & ~random_mask(mem, s->cbaddr);
 }
 
 /* Whether the next record could be stored now. */

@@ -804,6 +804,15 @@ static void guest_create_disk(Guest *g)
 #define NULL_DRIVE \
     " -drive if=none,node-name=null,driver=null-co,read-zeroes=on >/dev/null"
 
+static void guest_run_with_disk(Guest *g, bool fault)
+{
+    guest_init(g);
+    guest_start(g, "max,+lwp", "-S -smp 2" NULL_DRIVE);
+    guest_create_disk(g);
+    guest_prepare_all(g, 2, fault);
+    guest_cont(g);
+}
+
 /* Go on from a snapshot, once more after the guest has gone on already. */
 static void guest_snapshot(Guest *g)
 {
@@ -821,11 +830,7 @@ static void test_snapshot(void)
     g_autofree char *args = NULL;
     Guest g;
 
-    guest_init(&g);
-    guest_start(&g, "max,+lwp", "-S -smp 2" NULL_DRIVE);
-    guest_create_disk(&g);
-    guest_prepare_all(&g, 2, false);
-    guest_cont(&g);
+    guest_run_with_disk(&g, false);
     for (int i = 0; i < 3; i++) {
         guest_consume(&g, 100);
         guest_snapshot(&g);
@@ -851,11 +856,7 @@ static void test_pending(void)
 {
     Guest g;
 
-    guest_init(&g);
-    guest_start(&g, "max,+lwp", "-S -smp 2" NULL_DRIVE);
-    guest_create_disk(&g);
-    guest_prepare_all(&g, 2, true);
-    guest_cont(&g);
+    guest_run_with_disk(&g, true);
     for (int i = 0; i < 3; i++) {
         for (unsigned cpu = 0; cpu < g.cpus; cpu++) {
             uint64_t area = AREA(cpu);

@@ -227,19 +227,6 @@ static inline bool bytes_are(const void *p, uint8_t byte, size_t size)
     return size == 0;
 }
 
-#ifndef LWP_KERNEL
-/* User mode: faults arrive as signals. */
-
-#include <setjmp.h>
-#include <signal.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <ucontext.h>
-#include <unistd.h>
-
-#define PAGE 4096
-
 /* In assembly code: the start of a register's name, the address of a label */
 #if LWP_64BIT
 #define R "%%r"
@@ -256,6 +243,19 @@ static inline bool bytes_are(const void *p, uint8_t byte, size_t size)
         asm(LEA(#name, "%0") : "=r" (addr_)); \
         addr_; \
     })
+
+#ifndef LWP_KERNEL
+/* User mode: faults arrive as signals. */
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#define PAGE 4096
 
 /*
  * Run @code from LLWPCB of @cb to LLWPCB of 0; the XOR that makes that 0

@@ -235,14 +235,6 @@ static inline void wrmsr(uint32_t msr, uint64_t val)
                  "d" ((uint32_t)(val >> 32)) : "memory");
 }
 
-/* The address of a label in assembly code */
-#define LABEL(name) \
-    ({ \
-        uintptr_t addr_; \
-        asm("lea " #name "(%%rip), %0" : "=r" (addr_)); \
-        addr_; \
-    })
-
 static inline uint8_t in8(uint16_t port)
 {
     uint8_t val;
