@@ -11,8 +11,8 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include "lwp-cache.h"
-#include "lwp-predictor.h"
+#include "retire/engine/cache.h"
+#include "retire/engine/predictor.h"
 
 /* EventId values (Table 2-1). */
 enum {

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <glib.h>
-#include "lwp-cache.h"
-#include "lwp-predictor.h"
+#include "retire/engine/cache.h"
+#include "retire/engine/predictor.h"
 
 #define CPUS        4
 #define NOWHERE     UINT64_MAX

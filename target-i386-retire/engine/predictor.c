@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* Branch prediction: see lwp-predictor.h. */
 
-#include "lwp-predictor.h"
+#include "predictor.h"
 
 /* translate-lwp.c.inc does the same inline, where nobody asks. */
 LwpPrediction lwp_predict(LwpPredictor *p, LwpBranch branch, uint64_t ip,

@@ -4,7 +4,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include "lwp-cache.h"
+#include "cache.h"
 
 /*
  * A way is a word: a physical line and two flags.  The ways of a set are in the

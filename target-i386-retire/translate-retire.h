@@ -4,7 +4,7 @@
 #ifndef I386_TRANSLATE_LWP_H
 #define I386_TRANSLATE_LWP_H
 
-#include "lwp.h"
+#include "lwp/lwp.h"
 
 struct DisasContext;
 
