@@ -18,9 +18,9 @@ static int lwp_pre_save(void *opaque)
 {
     X86CPU *cpu = opaque;
 
-    lwp_sync(&cpu->env.lwp, &cpu->env.lwp_config);
+    retire_cpu_count(&cpu->env);
     /* What goes on from here sees what the destination will. */
-    lwp_cpu_flush(cpu);
+    retire_cpu_flush(cpu);
     return 0;
 }
 
@@ -40,8 +40,7 @@ static int lwp_post_load(void *opaque, int version_id)
                      CPU(cpu)->cpu_index);
         return -EINVAL;
     }
-    lwp_cpu_flush(cpu);
-    cpu_sync_lwp_hflags(env);
+    retire_cpu_flush(cpu);
     return 0;
 }
 
@@ -81,6 +80,7 @@ const VMStateDescription vmstate_lwp = {
         VMSTATE_UINT32(env.lwp.npending, X86CPU),
         VMSTATE_UINT8(env.lwp.ip_filter, X86CPU),
         VMSTATE_BOOL(env.lwp.deferred, X86CPU),
+        VMSTATE_UINT32(env.lwp.away, X86CPU),
         VMSTATE_END_OF_LIST()
     }
 };

@@ -13,9 +13,11 @@ static void get_state(CPUState *cs, run_on_cpu_data state)
 {
     CPUX86State *env = &X86_CPU(cs)->env;
     LwpState *s = state.host_ptr;
+    RetireState r = env->retire;
+    RetireCount n = retire_take(&r);
 
     *s = env->lwp;
-    lwp_sync(s, &env->lwp_config);
+    lwp_count(s, &env->lwp_config, &n);
 }
 
 static LwpProfile *get_profile(const LwpState *s)

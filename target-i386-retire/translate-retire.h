@@ -1,43 +1,69 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* AMD Lightweight Profiling: what a DisasContext holds of it. */
+/* What retires: what a DisasContext holds of it. */
 
-#ifndef I386_TRANSLATE_LWP_H
-#define I386_TRANSLATE_LWP_H
+#ifndef I386_TRANSLATE_RETIRE_H
+#define I386_TRANSLATE_RETIRE_H
 
-#include "lwp/lwp.h"
+#include "retire.h"
 
 struct DisasContext;
 
-typedef struct LwpDisas {
-    LwpMode mode;       /* of the block */
-    bool loads;         /* accesses to memory go through the caches */
-    bool learns;        /* the block's last branch is shown to the predictor */
-    bool last_late;     /* the block's last instruction is counted late */
-    bool late;          /* the current one is, if it ends the block */
-    bool uncounted;     /* the current instruction never counts */
-    bool repeats;       /* it is a string instruction with a REP prefix */
-    bool taken;         /* the exit being emitted is the branch's target */
-    bool exits;         /* the block has an exit that is not an exception */
-    LwpBranch branch;   /* what the current instruction is */
-    TCGv ip;            /* its effective address, if counted late */
-    TCGv next;          /* that of what follows in memory, if it is a CALL */
-    uint32_t offset;    /* the instruction's address in the page */
-    uint32_t length;    /* and its length, in bytes */
-    TCGOp *head;        /* the code that counts the block comes behind this */
-} LwpDisas;
+/* A load or store that has been emitted, with a look into the filter before. */
+typedef struct RetireCheck {
+    TCGLabel *call, *back;
+    TCGv_i64 addr;
+    uint64_t desc;          /* see RETIRE_ACCESS_SIZE */
+} RetireCheck;
+
+#define RETIRE_CHECKS_MAX   256
+
+typedef struct RetireDisas {
+    RetireMode mode;        /* of the block */
+    bool loads;             /* accesses to memory go through the caches */
+    bool learns;            /* the block's last branch is shown to the predictor */
+    bool last_late;         /* the block's last instruction is counted late */
+    bool late;              /* the current one is, if it ends the block */
+    bool uncounted;         /* the current instruction never counts */
+    bool repeats;           /* it is a string instruction with a REP prefix */
+    bool has_rep;           /* the block has one of these */
+    bool taken;             /* the exit being emitted is the branch's target */
+    bool exits;             /* the block has an exit that is not an exception */
+    bool updates;           /* the next load is going to be stored to */
+    uint8_t whole;          /* the next accesses are one, of so many bytes */
+    uint8_t rest;           /* of which so many are still to come */
+    RetireBranch branch;    /* what the current instruction is */
+    TCGv ip;                /* its effective address, if counted late */
+    TCGv next;              /* that of what follows in memory, if it is a CALL */
+    uint32_t offset;        /* the instruction's address in the page */
+    uint32_t length;        /* and its length, in bytes */
+    TCGOp *insn_start[RETIRE_BLOCK_MAX];
+    TCGv_i64 t;             /* for all checks */
+    TCGv_ptr p;
+    int nr_checks;
+    RetireCheck check[RETIRE_CHECKS_MAX];
+} RetireDisas;
 
 /*
  * Called where an exit of the block is emitted: in front of a jump, and, when
  * EIP is that of the next instruction, at the end.  The former returns false
  * if the exit may not be chained.
  */
-static bool lwp_gen_jump(struct DisasContext *s, int tb_num);
-static void lwp_gen_retire(struct DisasContext *s);
+static bool retire_gen_jump(struct DisasContext *s, int tb_num);
+static void retire_gen_exit(struct DisasContext *s);
 
 /*
- * Whether a REP may go on within its block.  If not, because an event is near,
- * each iteration that misses a cache is a chance to store a record.
+ * How many iterations of a REP, one less than a power of two, may follow each
+ * other within its block; 0 if none.
  */
-static bool lwp_can_loop(struct DisasContext *s);
+static target_ulong retire_rep_max(struct DisasContext *s, target_ulong max);
+
+/*
+ * The current instruction comes last in its block, and the consumer is told of
+ * it when it is done, if it is @counted.  Called before its code is emitted.
+ */
+static void retire_gen_late(struct DisasContext *s, bool counted);
+
+/* The next accesses are parts of one, which has @size bytes. */
+static void retire_gen_whole(struct DisasContext *s, unsigned size);
 
 #endif

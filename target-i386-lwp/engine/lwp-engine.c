@@ -40,9 +40,7 @@ enum {
 #define COUNTER_MASK    0x03ffffffu
 #define COUNTER_MIN     (-(1 << 25))
 #define COUNTER_MAX     ((1 << 25) - 1)
-#define FUSE_MAX        8191            /* see LwpState.fuse */
-#define FUSE_BRANCHES   0xffff          /* more than FUSE_MAX */
-#define STEP_MAX        24              /* nearer events are not worth blocks */
+#define PAGE_SIZE       4096
 #define NO_IP           (1ull << 63)    /* not canonical */
 #define MIN_RING        (32u * LWP_MIN_BUFFER * LWP_RECORD_SIZE)
 
@@ -71,25 +69,27 @@ enum {
 #define CFG_VECTOR(cfg) ((uint8_t)((cfg) >> 40))
 #define CFG_FIELDS      0xffff00000000ull       /* COREID and VECTOR */
 
+#define FLATTEN         __attribute__((flatten))
+#define NOINLINE        __attribute__((noinline))
 #define MIN(a, b)       ((a) < (b) ? (a) : (b))
 #define MAX(a, b)       ((a) > (b) ? (a) : (b))
 
 /* The bit of Filters that suppresses each kind of branches. */
-static const uint32_t branch_filter[LWP_NR_BRANCHES] = {
-    [LWP_BRANCH_COND] = FILTER_NCB,
-    [LWP_BRANCH_JMP] = FILTER_NRB,
-    [LWP_BRANCH_CALL] = FILTER_NRB,
-    [LWP_BRANCH_RET] = FILTER_NRB,
-    [LWP_BRANCH_JMP_ABS] = FILTER_NAB,
-    [LWP_BRANCH_CALL_ABS] = FILTER_NAB,
+static const uint32_t branch_filter[RETIRE_NR_BRANCHES] = {
+    [RETIRE_BRANCH_COND] = FILTER_NCB,
+    [RETIRE_BRANCH_JMP] = FILTER_NRB,
+    [RETIRE_BRANCH_CALL] = FILTER_NRB,
+    [RETIRE_BRANCH_RET] = FILTER_NRB,
+    [RETIRE_BRANCH_JMP_ABS] = FILTER_NAB,
+    [RETIRE_BRANCH_CALL_ABS] = FILTER_NAB,
 };
 
 /* The bit that selects each source of data, if there is one. */
-static const uint32_t source_filter[LWP_NR_SOURCES] = {
-    [LWP_SOURCE_L3] = FILTER_NBC,
-    [LWP_SOURCE_REMOTE] = FILTER_RDC,
-    [LWP_SOURCE_DRAM] = FILTER_RAM,
-    [LWP_SOURCE_OTHER] = FILTER_OTH,
+static const uint32_t source_filter[RETIRE_NR_SOURCES] = {
+    [RETIRE_SOURCE_L3] = FILTER_NBC,
+    [RETIRE_SOURCE_REMOTE] = FILTER_RDC,
+    [RETIRE_SOURCE_DRAM] = FILTER_RAM,
+    [RETIRE_SOURCE_OTHER] = FILTER_OTH,
 };
 
 static unsigned max_event(uint32_t features)
@@ -133,6 +133,67 @@ static void st32(LwpMem *mem, uint64_t addr, uint32_t val)
     mem->ops->st32(mem, addr, val);
 }
 
+/* Guest memory is little-endian; the host's may not be. */
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+#define LE32(x) (x)
+#define LE64(x) (x)
+#else
+#define LE32(x) __builtin_bswap32(x)
+#define LE64(x) __builtin_bswap64(x)
+#endif
+
+/* Fields of the LWPCB at @cb. */
+static inline uint32_t cb_ld32(LwpMem *mem, uint64_t cb, uint32_t offset)
+{
+    _Atomic uint32_t *p = (void *)(mem->cb + offset);
+
+    if (!mem->cb) {
+        return ld32(mem, cb + offset);
+    }
+    return LE32(atomic_load_explicit(p, memory_order_relaxed));
+}
+
+static inline void cb_st32(LwpMem *mem, uint64_t cb, uint32_t offset,
+                           uint32_t val)
+{
+    _Atomic uint32_t *p = (void *)(mem->cb + offset);
+
+    if (!mem->cb) {
+        st32(mem, cb + offset, val);
+    } else {
+        atomic_store_explicit(p, LE32(val), memory_order_relaxed);
+    }
+}
+
+/* MissedEvents; nothing else of an LWPCB has 64 bits that change. */
+static void cb_count_missed(LwpMem *mem, uint64_t cb)
+{
+    _Atomic uint64_t *p = (void *)(mem->cb + CB_MISSED);
+    uint64_t n;
+
+    if (!mem->cb) {
+        n = mem->ops->ld64(mem, cb + CB_MISSED);
+        mem->ops->st64(mem, cb + CB_MISSED, n + 1);
+    } else {
+        n = LE64(atomic_load_explicit(p, memory_order_relaxed));
+        atomic_store_explicit(p, LE64(n + 1), memory_order_relaxed);
+    }
+}
+
+static void store_slot(LwpMem *mem, uint64_t addr, const LwpRecord *record)
+{
+    _Atomic uint64_t *p = (void *)mem->slot;
+
+    if (!p) {
+        mem->ops->st_record(mem, addr, record);
+        return;
+    }
+#pragma GCC unroll 4
+    for (unsigned i = 0; i < LWP_RECORD_SIZE / 8; i++) {
+        atomic_store_explicit(&p[i], LE64(record->q[i]), memory_order_relaxed);
+    }
+}
+
 static int32_t sext26(uint32_t val)
 {
     return (int32_t)((val & COUNTER_MASK) ^ (1u << 25)) - (1 << 25);
@@ -144,7 +205,7 @@ static int32_t sext26(uint32_t val)
  */
 static int32_t ld_interval(LwpMem *mem, uint64_t cbaddr, unsigned event)
 {
-    int32_t interval = sext26(ld32(mem, cbaddr + CB_INTERVAL(event)));
+    int32_t interval = sext26(cb_ld32(mem, cbaddr, CB_INTERVAL(event)));
 
     return interval < 0 ? 0 : interval;
 }
@@ -152,7 +213,7 @@ static int32_t ld_interval(LwpMem *mem, uint64_t cbaddr, unsigned event)
 /* The low bits of an interval that are random (Table 6-1). */
 static uint32_t random_mask(LwpMem *mem, uint64_t cbaddr)
 {
-    return (1u << (ld32(mem, cbaddr + CB_SIZE) >> RANDOM_SHIFT)) - 1;
+    return (1u << (cb_ld32(mem, cbaddr, CB_SIZE) >> RANDOM_SHIFT)) - 1;
 }
 
 /* SplitMix64; any state, 0 included, is as good as another. */
@@ -189,10 +250,10 @@ static void count_clocks(LwpState *s, const LwpConfig *config, uint64_t clocks)
         count_event(s, LWP_EVENT_CNH, clocks);
     }
     if (enabled(s, LWP_EVENT_RNH)) {
-        uint64_t ref = clocks * config->refclk_ratio + s->ref_fraction;
+        uint64_t ref = clocks * config->model.refclk_ratio + s->ref_fraction;
 
-        count_event(s, LWP_EVENT_RNH, ref / LWP_REFCLK_UNIT);
-        s->ref_fraction = ref % LWP_REFCLK_UNIT;
+        count_event(s, LWP_EVENT_RNH, ref / RETIRE_REFCLK_UNIT);
+        s->ref_fraction = ref % RETIRE_REFCLK_UNIT;
     }
 }
 
@@ -206,13 +267,17 @@ static void count(LwpState *s, const LwpConfig *config, uint32_t insns,
     if (enabled(s, LWP_EVENT_BRE)) {
         count_event(s, LWP_EVENT_BRE, branches);
     }
-    count_clocks(s, config, (uint64_t)insns * config->insn_clocks);
+    if (wants_clocks(s)) {
+        count_clocks(s, config, (uint64_t)insns * config->model.insn_clocks);
+    }
 }
 
 /* An event has one record at most; the next is gathered when that is stored. */
 static void gather(LwpState *s, unsigned event, uint64_t flags, uint64_t ip,
                    uint64_t data)
 {
+    LwpRecord *r = &s->pending[s->npending];
+
     for (unsigned i = 0; i < s->npending; i++) {
         if ((s->pending[i].q[0] & 0xff) == event) {
             return;
@@ -220,100 +285,62 @@ static void gather(LwpState *s, unsigned event, uint64_t flags, uint64_t ip,
     }
     /* It is only full of records that software made up. */
     if (s->npending < LWP_NR_EVENTS) {
-        s->pending[s->npending++] = (LwpRecord) {
-            .q[0] = event | CFG_COREID(s->cfg) << 8 | flags,
-            .q[1] = ip,
-            .q[2] = data,
-        };
+        r->q[0] = event | CFG_COREID(s->cfg) << 8 | flags;
+        r->q[1] = ip;
+        r->q[2] = data;
+        r->q[3] = 0;
+        s->npending++;
     }
-}
-
-/* How many instructions have been taken off the fuse, but not off counters. */
-static uint32_t ahead(const LwpState *s)
-{
-    return (uint32_t)(s->armed - s->fuse) >> 16;
-}
-
-void lwp_sync(LwpState *s, const LwpConfig *config)
-{
-    uint32_t used = s->armed - s->fuse;
-
-    if (used) {
-        s->armed = s->fuse;
-        count(s, config, used >> 16, used & 0xffff);
-    }
-    for (unsigned i = 0; i < s->ndue; i++) {
-        /* Unless the block was left before. */
-        if (s->counter[s->due[i].event - 1] < 0) {
-            gather(s, s->due[i].event, 0, s->due[i].ip, 0);
-        }
-    }
-    s->ndue = 0;
 }
 
 /*
- * How many instructions may retire before one of them causes such an event, if
- * its counter is @left.
+ * How many instructions may retire before one of them causes event @t, if its
+ * counter is @left.
  */
-static uint64_t distance_from(const LwpState *s, const LwpConfig *config,
-                              unsigned event, int64_t left)
+static inline uint64_t distance_of(const LwpState *s, const LwpTimed *t,
+                                   int64_t left)
 {
     if (left < 0) {
         return 0;
     }
-    switch (event) {
-    case LWP_EVENT_CNH:
-        return left / config->insn_clocks;
-    case LWP_EVENT_RNH:
-        return ((left + 1) * LWP_REFCLK_UNIT - 1 - s->ref_fraction) /
-               ((uint64_t)config->insn_clocks * config->refclk_ratio);
-    default:
-        return left;
+    left = (left + 1) * t->unit - 1;
+    if (t->event == LWP_EVENT_RNH) {
+        left -= s->ref_fraction;
     }
+    return left / t->rate;
 }
 
-static uint64_t distance_of(const LwpState *s, const LwpConfig *config,
-                            unsigned event)
+/* The same for the nearest of all but BRE. */
+static inline uint32_t distance(const LwpState *s)
 {
-    if (!enabled(s, event)) {
-        return UINT64_MAX;
+    uint64_t d = RETIRE_FUSE_MAX;
+
+    for (unsigned i = 0; i < s->nr_timed; i++) {
+        const LwpTimed *t = &s->timed[i];
+
+        d = MIN(d, distance_of(s, t, s->counter[t->event - 1]));
     }
-    return distance_from(s, config, event, s->counter[event - 1]);
-}
-
-static uint32_t distance(const LwpState *s, const LwpConfig *config)
-{
-    uint64_t d = FUSE_MAX;
-
-    d = MIN(d, distance_of(s, config, LWP_EVENT_IRE));
-    d = MIN(d, distance_of(s, config, LWP_EVENT_CNH));
-    d = MIN(d, distance_of(s, config, LWP_EVENT_RNH));
     return d;
 }
 
-/*
- * Set the fuse after a change of what it depends on; the counters must be up
- * to date.  A branch is an instruction, so there are at most as many branches
- * as instructions until it trips; @run may retire before one of them causes
- * another event.
- */
-static void arm_for(LwpState *s, const LwpConfig *config, uint32_t run)
+/* A branch is an instruction, too. */
+static inline uint32_t or_branches(const LwpState *s, uint32_t run)
 {
-    if (!s->by_prediction) {
-        run = MIN(run, distance_of(s, config, LWP_EVENT_BRE));
+    if (s->by_prediction || !enabled(s, LWP_EVENT_BRE)) {
+        return run;
     }
-    s->fuse = s->armed = LWP_FUSE(run, FUSE_BRANCHES);
+    return MIN((int32_t)run, MAX(s->counter[LWP_EVENT_BRE - 1], 0));
 }
 
-static void arm(LwpState *s, const LwpConfig *config)
+uint32_t lwp_distance(const LwpState *s)
 {
-    arm_for(s, config, distance(s, config));
+    return s->npending ? 0 : or_branches(s, distance(s));
 }
 
-/* The same after a change of the enabled events or the filters. */
+/* After a change of the enabled events or the filters. */
 static void select_events(LwpState *s, const LwpConfig *config)
 {
-    for (unsigned i = 0; i < LWP_NR_BRANCHES; i++) {
+    for (unsigned i = 0; i < RETIRE_NR_BRANCHES; i++) {
         s->branch_unit[i] = enabled(s, LWP_EVENT_BRE) && branch_filter[i] &&
                             !(s->filters & branch_filter[i]);
     }
@@ -322,13 +349,36 @@ static void select_events(LwpState *s, const LwpConfig *config)
     s->by_prediction = s->predicts && (s->filters & (FILTER_NMB | FILTER_NPB));
     s->all_misses = s->ip_filter == LWP_IP_ALL && !wants_clocks(s) &&
                     !(s->filters & (FILTER_LATENCY | FILTER_CLF));
-    arm(s, config);
+    s->nr_timed = 0;
+    for (unsigned n = LWP_EVENT_IRE; n <= LWP_EVENT_RNH; n++) {
+        LwpTimed *t = &s->timed[s->nr_timed];
+
+        if (enabled(s, n) && n != LWP_EVENT_BRE && n != LWP_EVENT_DME) {
+            t->event = n;
+            t->unit = n == LWP_EVENT_RNH ? RETIRE_REFCLK_UNIT : 1;
+            t->rate = n == LWP_EVENT_IRE ? 1 : config->model.insn_clocks;
+            if (n == LWP_EVENT_RNH) {
+                t->rate *= config->model.refclk_ratio;
+            }
+            s->nr_timed++;
+        }
+    }
+    s->wide = 0;
 }
 
-void lwp_expire(LwpState *s, const LwpConfig *config)
+/* What the next interval of an event is at least. */
+static NOINLINE void set_floor(LwpState *s, unsigned event, int32_t floor)
 {
-    lwp_sync(s, config);
-    arm_for(s, config, 0);
+    s->floor[event - 1] = floor;
+    s->wide &= ~LWP_FLAG(event);
+    for (unsigned i = 0; i < s->nr_timed; i++) {
+        const LwpTimed *t = &s->timed[i];
+
+        if (t->event == event &&
+            (floor + 1ull) * t->unit >= RETIRE_BLOCK_MAX * t->rate) {
+            s->wide |= LWP_FLAG(event);
+        }
+    }
 }
 
 bool lwp_write_cfg(LwpState *s, const LwpConfig *config, uint64_t val)
@@ -337,7 +387,6 @@ bool lwp_write_cfg(LwpState *s, const LwpConfig *config, uint64_t val)
     if ((uint32_t)val & ~(config->features | LWP_AVAIL)) {
         return false;
     }
-    lwp_sync(s, config);
     s->cfg = val & (CFG_FIELDS | config->features);
     /* What is withdrawn stops; what is granted waits for LLWPCB or XRSTOR. */
     s->flags &= s->cfg;
@@ -365,6 +414,20 @@ void lwp_probe_store(const LwpState *s, LwpMem *mem)
     mem->ops->probe(mem, s->base + s->head, LWP_RECORD_SIZE);
 }
 
+/* The same, and to be followed by end_store(). */
+static void begin_store(const LwpState *s, LwpMem *mem)
+{
+    mem->ops->begin(mem, s->cbaddr, cb_size(mem->config), s->base + s->head);
+}
+
+static void end_store(LwpMem *mem)
+{
+    if (mem->cb) {
+        mem->ops->end(mem);
+    }
+    mem->cb = mem->slot = NULL;
+}
+
 /*
  * The vector to interrupt with when the head has become @head, or 0 (Table 6-1,
  * Threshold).  Flags, Threshold and tail are read each time (§8.3).
@@ -375,12 +438,12 @@ static uint8_t interrupt_due(const LwpState *s, LwpMem *mem, uint32_t head)
     uint32_t tail, used;
 
     if (!(s->cfg & LWP_FLAG_INT) ||
-        !(ld32(mem, cb + CB_FLAGS) & LWP_FLAG_INT)) {
+        !(cb_ld32(mem, cb, CB_FLAGS) & LWP_FLAG_INT)) {
         return 0;
     }
-    tail = ld32(mem, cb + CB_TAIL) % s->size;
+    tail = cb_ld32(mem, cb, CB_TAIL) % s->size;
     used = (head < tail ? s->size : 0) + head - tail;
-    if (used < (ld32(mem, cb + CB_THRESHOLD) & -LWP_RECORD_SIZE)) {
+    if (used < (cb_ld32(mem, cb, CB_THRESHOLD) & -LWP_RECORD_SIZE)) {
         return 0;
     }
     return CFG_VECTOR(s->cfg);
@@ -405,12 +468,12 @@ static bool store_record(LwpState *s, LwpMem *mem, const LwpRecord *record,
     uint8_t vector = 0;
     bool full;
 
-    lwp_probe_store(s, mem);
+    begin_store(s, mem);
 
     if (next == s->size) {
         next = 0;
     }
-    full = next == ld32(mem, cb + CB_TAIL);
+    full = next == cb_ld32(mem, cb, CB_TAIL);
 
     if (left < 0) {
         uint32_t mask = random_mask(mem, cb);
@@ -425,26 +488,29 @@ static bool store_record(LwpState *s, LwpMem *mem, const LwpRecord *record,
     }
 
     /* Nothing is stored unless all is writable. */
-    st32(mem, cb + CB_HEAD, s->head);
-    mem->ops->st_record(mem, slot, record);
+    cb_st32(mem, cb, CB_HEAD, s->head);
+    store_slot(mem, slot, record);
     /* Consumers on other processors may not see the head before the record. */
     atomic_thread_fence(memory_order_release);
-    st32(mem, cb + CB_HEAD, full ? s->head : next);
+    cb_st32(mem, cb, CB_HEAD, full ? s->head : next);
     if (full) {
-        mem->ops->st64(mem, cb + CB_MISSED,
-                       mem->ops->ld64(mem, cb + CB_MISSED) + 1);
+        cb_count_missed(mem, cb);
     } else {
         vector = interrupt_due(s, mem, next);
         s->head = next;
+        s->ready -= s->ready > 0;
     }
+    end_store(mem);
     s->prng = prng;
     if (left < 0) {
         s->counter[event - 1] = reset;
-        s->floor[event - 1] = floor;
+        if (floor != s->floor[event - 1]) {
+            set_floor(s, event, floor);
+        }
     }
-    /* Whoever takes a page away does so in between, or on another processor. */
-    s->ready = (slot ^ (s->base + s->head + LWP_RECORD_SIZE - 1)) < 4096;
-    mem->ops->report(mem, slot, record, full, vector);
+    if (vector || mem->reports) {
+        mem->ops->report(mem, slot, record, full, vector);
+    }
     return full;
 }
 
@@ -457,23 +523,18 @@ static void store_next(LwpState *s, LwpMem *mem)
         left = s->counter[event - 1];
     }
     store_record(s, mem, &s->pending[0], left);
-    s->npending--;
-    memmove(&s->pending[0], &s->pending[1],
-            s->npending * sizeof(s->pending[0]));
+    if (--s->npending) {
+        memmove(&s->pending[0], &s->pending[1],
+                s->npending * sizeof(s->pending[0]));
+    }
 }
 
 static void store_pending(LwpState *s, LwpMem *mem)
 {
-    uint32_t near;
-
-    lwp_sync(s, mem->config);
     while (s->npending) {
         store_next(s, mem);
     }
     s->deferred = false;
-    near = distance(s, mem->config);
-    s->step = near < STEP_MAX ? near + 1 : 0;
-    arm_for(s, mem->config, near);
 }
 
 static void all_eligible(LwpState *s)
@@ -521,7 +582,7 @@ static bool init_ip_filter(LwpState *s, const LwpConfig *config)
     return false;
 }
 
-LwpMode lwp_mode(const LwpState *s)
+RetireMode lwp_mode(const LwpState *s)
 {
     const uint32_t retirement = LWP_FLAG(LWP_EVENT_IRE) |
         LWP_FLAG(LWP_EVENT_BRE) | LWP_FLAG(LWP_EVENT_DME) |
@@ -529,151 +590,234 @@ LwpMode lwp_mode(const LwpState *s)
     unsigned kinds = 0;
 
     if (lwp_busy(s)) {
-        return LWP_MODE_BOUNDARY;
+        return RETIRE_BOUNDARY;
     }
     if (!(s->flags & retirement) ||
         (s->ip_filter == LWP_IP_NONE && !s->predicts && !lwp_wants_loads(s))) {
-        return LWP_MODE_OFF;
-    }
-    if (s->step) {
-        return LWP_MODE_STEP;
+        return RETIRE_OFF;
     }
     if (s->by_prediction) {
-        return LWP_MODE_PREDICTED;
+        return RETIRE_PREDICTED;
     }
     if (s->ip_filter != LWP_IP_ALL) {
-        return LWP_MODE_RANGE;
+        return RETIRE_RANGE;
     }
-    for (unsigned i = 0; i < LWP_NR_BRANCHES; i++) {
+    for (unsigned i = 0; i < RETIRE_NR_BRANCHES; i++) {
         kinds += s->branch_unit[i];
     }
-    return kinds == 0 && !s->predicts ? LWP_MODE_INSNS :
-           kinds == LWP_NR_BRANCHES - 1 ? LWP_MODE_BRANCHES :
-           LWP_MODE_CLASSES;
+    return kinds == 0 && !s->predicts ? RETIRE_INSNS :
+           kinds == RETIRE_NR_BRANCHES - 1 ? RETIRE_BRANCHES :
+           RETIRE_CLASSES;
 }
 
 /* What stays of an interval with its Random bits (Table 6-1). */
-static int32_t interval_floor(const LwpState *s, LwpMem *mem, unsigned event)
+static NOINLINE int32_t interval_floor(const LwpState *s, LwpMem *mem, unsigned event)
 {
     return ld_interval(mem, s->cbaddr, event) & ~random_mask(mem, s->cbaddr);
 }
 
-/* Whether the next record could be stored now. */
-static bool ready(LwpState *s, LwpMem *mem)
+static NOINLINE uint32_t look_ready(LwpState *s, LwpMem *mem, uint32_t n)
 {
-    if (!s->ready) {
-        s->ready = mem->ops->writable(mem, s->cbaddr, cb_size(mem->config)) &&
-                   mem->ops->writable(mem, s->base + s->head, LWP_RECORD_SIZE);
+    uint64_t slot = s->base + s->head;
+    uint64_t page = PAGE_SIZE - (slot & (PAGE_SIZE - 1));
+
+    /* The rest of the page is there, too. */
+    n = MAX(n, page / LWP_RECORD_SIZE);
+    n = MIN(n, (s->size - s->head) / LWP_RECORD_SIZE);
+    if (mem->ops->writable(mem, s->cbaddr, cb_size(mem->config)) &&
+        mem->ops->writable(mem, slot, n * LWP_RECORD_SIZE)) {
+        s->ready = n;
     }
     return s->ready;
 }
 
-/*
- * Note the events that will fall due in @block, or return false if that cannot
- * be known or is too near to the next ones.
- */
-static bool foresee(LwpState *s, LwpMem *mem, const LwpBlock *block)
+/* How many records could be stored now, up to @n that are wanted. */
+static inline uint32_t ready(LwpState *s, LwpMem *mem, uint32_t n)
 {
-    const LwpConfig *config = mem->config;
-    static const unsigned events[] = {
-        LWP_EVENT_IRE, LWP_EVENT_CNH, LWP_EVENT_RNH
-    };
+    return s->ready >= n ? n : look_ready(s, mem, n);
+}
 
-    for (unsigned i = 0; i < 3; i++) {
-        uint64_t d = distance_of(s, config, events[i]);
-        int32_t *floor = &s->floor[events[i] - 1];
-        uint64_t ip = block->ip;
-        unsigned k = s->ndue;
+/*
+ * Whether the records of all events that fall due in @block can be stored
+ * behind it: what they have in them is then known, and nothing can fail.
+ */
+static bool foresee(LwpState *s, LwpMem *mem, const RetireBlock *block)
+{
+    bool again = false;
+    uint32_t n = 0;
+
+    for (unsigned i = 0; i < s->nr_timed; i++) {
+        const LwpTimed *t = &s->timed[i];
+        int32_t left = s->counter[t->event - 1];
+        int32_t *floor = &s->floor[t->event - 1];
+        uint64_t d = distance_of(s, t, left);
+        uint64_t gap;
 
         if (d >= block->insns) {
             continue;
         }
-        /* An overrun shortens the next period (§1.1 step 5). */
-        if (s->counter[events[i] - 1] < 0) {
+        if (left < 0 || !ready(s, mem, 1)) {
             return false;
         }
         if (!*floor) {
-            *floor = interval_floor(s, mem, events[i]);
+            set_floor(s, t->event, interval_floor(s, mem, t->event));
         }
-        /* A second one in the same block would be missed. */
-        if (distance_from(s, config, events[i], *floor) <= 2 * block->insns) {
-            return false;
+        /* At least so many instructions are between two of them. */
+        gap = (*floor + 1ull) * t->unit / t->rate;
+        if (!gap) {
+            return false;   /* an overrun is for the next instruction (§1.1) */
         }
-        for (unsigned n = 0; n < d; n++) {
-            ip += block->lengths[n / 16] >> (n % 16 * 4) & 15;
+        n++;
+        d += gap;
+        if (d < block->insns) {
+            n += (block->insns - 1 - d) / gap + 1;
+            again = true;
         }
-        for (; k > 0 && s->due[k - 1].ip > ip; k--) {
-            s->due[k] = s->due[k - 1];
-        }
-        s->due[k].ip = ip;
-        s->due[k].event = events[i];
-        s->ndue++;
     }
-    return true;
-}
-
-bool lwp_trip(LwpState *s, LwpMem *mem, const LwpBlock *block)
-{
-    uint32_t unit = s->branch_unit[block->branch];
-    int32_t units = LWP_FUSE(block->insns, unit);
-    uint32_t near;
-
-    s->fuse += units;
-    lwp_sync(s, mem->config);
-    if (!lwp_boundary(s, mem, block->ip)) {
+    /* Records that are stored together have one interrupt. */
+    if (again && (s->cfg & LWP_FLAG_INT) &&
+        (ld32(mem, s->cbaddr + CB_FLAGS) & LWP_FLAG_INT)) {
         return false;
     }
-    if (s->step) {
-        return false;   /* the next one is near */
+    return ready(s, mem, n) >= n;
+}
+
+/*
+ * The event of the block that has just run which came first, but for those in
+ * @others, and the number of its instruction; @insns of the block have retired
+ * and been counted.
+ */
+static inline unsigned first_due(const LwpState *s, uint32_t insns,
+                                 uint32_t others, uint32_t *at)
+{
+    unsigned first = 0;
+
+    for (unsigned i = 0; i < s->nr_timed; i++) {
+        const LwpTimed *t = &s->timed[i];
+        int64_t over = -1 - (int64_t)s->counter[t->event - 1];
+        uint64_t back;
+
+        if (over < 0 || (others & LWP_FLAG(t->event))) {
+            continue;
+        }
+        over *= t->unit;
+        if (t->event == LWP_EVENT_RNH) {
+            over += s->ref_fraction;
+        }
+        back = MIN(over / t->rate + 1, insns);
+        if (!first || insns - back < *at) {
+            first = t->event;
+            *at = insns - back;
+        }
     }
-    near = distance(s, mem->config);
-    if (!unit || s->counter[LWP_EVENT_BRE - 1] > 0) {
+    return first;
+}
+
+/* Whether a record can be stored after all that may have happened since. */
+static NOINLINE bool still_ready(LwpState *s, LwpMem *mem)
+{
+    s->ready = 0;
+    return ready(s, mem, 1);
+}
+
+/*
+ * Count, and take care of the events of @n->due: store their records if
+ * @mem is not NULL, or gather them.  A store that faults is an exception only
+ * if @may_fault.
+ */
+static void count_due(LwpState *s, const LwpConfig *config, LwpMem *mem,
+                      const RetireCount *n, bool may_fault)
+{
+    uint32_t insns = n->due ? n->of_due : 0;
+    uint32_t others = 0, at;
+    unsigned event;
+
+    if (n->insns | n->branches) {
+        count(s, config, n->insns, n->branches);
+    }
+    lwp_count_misses(s, n->misses);
+    while (insns && (event = first_due(s, insns, others, &at))) {
+        gather(s, event, 0, retire_block_ip(n->due, at), 0);
+        if (mem && (may_fault ? s->ready > 0 : still_ready(s, mem))) {
+            store_next(s, mem);
+            if (s->nr_timed == 1 && s->counter[event - 1] >= 0) {
+                break;
+            }
+        } else {
+            others |= LWP_FLAG(event);
+        }
+    }
+}
+
+void lwp_count(LwpState *s, const LwpConfig *config, const RetireCount *n)
+{
+    count_due(s, config, NULL, n, false);
+}
+
+void lwp_count_misses(LwpState *s, uint32_t n)
+{
+    if (n) {
+        count_event(s, LWP_EVENT_DME, n);
+    }
+}
+
+/* Whether foresee() holds for any block that runs next. */
+static inline bool foresee_any(const LwpState *s)
+{
+    const uint32_t timed = LWP_FLAG(LWP_EVENT_IRE) | LWP_FLAG(LWP_EVENT_CNH) |
+                           LWP_FLAG(LWP_EVENT_RNH);
+
+    return s->ready >= s->nr_timed && !(s->flags & timed & ~s->wide) &&
+           s->ip_filter == LWP_IP_ALL && !s->by_prediction &&
+           !(s->flags & LWP_FLAG(LWP_EVENT_BRE));
+}
+
+/* One function is a third cheaper than ten. */
+FLATTEN RetirePlan lwp_trip(LwpState *s, LwpMem *mem, const RetireBlock *block,
+                            const RetireCount *n)
+{
+    uint32_t near;
+
+    count_due(s, mem->config, mem, n, true);
+    if (lwp_busy(s) && !lwp_boundary(s, mem, block->ip)) {
+        return (RetirePlan) { .action = RETIRE_PLAN_STEP };
+    }
+    near = distance(s);
+    if (!s->branch_unit[block->branch] ||
+        s->counter[LWP_EVENT_BRE - 1] > 0) {
         if (block->insns <= near) {
             /* The fuse may be negative now; then the next block trips again. */
-            arm_for(s, mem->config, near);
-            s->fuse -= units;
-            return true;
+            return (RetirePlan) {
+                .action = RETIRE_PLAN_RUN,
+                .insns = or_branches(s, near),
+                .foreseen = near < RETIRE_FUSE_MAX && foresee_any(s),
+            };
         }
         /* Blocks that may not count anything do not trip. */
         if (!block->late && s->ip_filter == LWP_IP_ALL && !s->by_prediction &&
-            ready(s, mem) && foresee(s, mem, block)) {
-            arm_for(s, mem->config, 0);
-            s->fuse -= units;
-            return true;
+            foresee(s, mem, block)) {
+            return (RetirePlan) { .action = RETIRE_PLAN_DUE };
         }
     }
-    s->ndue = 0;
-    s->step = MIN(block->insns, near + 1);
-    return false;
+    return (RetirePlan) {
+        .action = RETIRE_PLAN_STEP,
+        .insns = MIN(block->insns, near + 1),
+    };
 }
 
-void lwp_settle(LwpState *s, LwpMem *mem)
+void lwp_settle(LwpState *s, LwpMem *mem, const RetireCount *n)
 {
-    lwp_sync(s, mem->config);
-    while (s->npending) {
-        s->ready = false;
-        if (!ready(s, mem)) {
-            break;
-        }
-        store_next(s, mem);
-    }
-}
-
-void lwp_unretire(LwpState *s, uint32_t insns, LwpBranch branch, uint64_t ip)
-{
-    if (lwp_eligible(s, ip)) {
-        s->fuse += LWP_FUSE(insns, s->branch_unit[branch]);
-    }
+    count_due(s, mem->config, mem, n, false);
 }
 
 /* The flags of a branch's record (Figure 2-4). */
-static uint32_t branch_flags(const LwpState *s, LwpPredictor *predictor,
-                             const LwpInsn *insn)
+static uint32_t branch_flags(const LwpState *s, RetirePredictor *predictor,
+                             const RetireInsn *insn)
 {
     uint32_t flags = insn->taken ? RECORD_TKN : 0;
 
     if (s->predicts) {
-        LwpPrediction p = lwp_predict(predictor, insn->branch, insn->ip,
+        RetirePrediction p = retire_predict(predictor, insn->branch, insn->ip,
                                       insn->next, insn->taken, insn->target);
 
         if (p.valid) {
@@ -697,15 +841,12 @@ static bool prediction_counts(const LwpState *s, uint32_t flags)
     return !(s->filters & (flags & RECORD_PRD ? FILTER_NPB : FILTER_NMB));
 }
 
-void lwp_retire(LwpState *s, const LwpConfig *config, LwpPredictor *predictor,
-                const LwpInsn *insn)
+void lwp_retire(LwpState *s, const LwpConfig *config,
+                RetirePredictor *predictor, const RetireInsn *insn)
 {
     uint32_t unit = s->branch_unit[insn->branch];
-    uint32_t ran = ahead(s);
     uint32_t flags = 0;
 
-    lwp_sync(s, config);
-    s->step -= MIN(s->step, ran + 1);
     if (insn->branch && enabled(s, LWP_EVENT_BRE)) {
         flags = branch_flags(s, predictor, insn);
         unit = unit && prediction_counts(s, flags);
@@ -726,9 +867,6 @@ void lwp_retire(LwpState *s, const LwpConfig *config, LwpPredictor *predictor,
             }
         }
     }
-    if (!s->step && !s->npending) {
-        arm(s, config);
-    }
 }
 
 /* What a counter shows (§2.4.1); MinLatency has the same maximum. */
@@ -742,12 +880,12 @@ static uint32_t recorded_latency(const LwpConfig *config, uint32_t clocks)
 
 /* Whether Filters lets a miss count (Table 6-2). */
 static bool miss_counts(const LwpState *s, const LwpConfig *config,
-                        LwpSource source)
+                        RetireSource source)
 {
     uint32_t min = 16 * (s->filters & FILTER_LATENCY);
 
     if ((config->caps & LWP_CAP_CACHE_LATENCY) &&
-        recorded_latency(config, config->latency[source]) <
+        recorded_latency(config, config->model.latency[source]) <
         recorded_latency(config, min)) {
         return false;
     }
@@ -759,50 +897,49 @@ static bool miss_counts(const LwpState *s, const LwpConfig *config,
 static bool clocks_due(const LwpState *s, const LwpConfig *config,
                        uint32_t clocks, uint32_t insns)
 {
-    int64_t all = clocks + (int64_t)insns * config->insn_clocks;
+    int64_t all = clocks + (int64_t)insns * config->model.insn_clocks;
 
     if (enabled(s, LWP_EVENT_CNH) && all > s->counter[LWP_EVENT_CNH - 1]) {
         return true;
     }
     return enabled(s, LWP_EVENT_RNH) &&
-           all * config->refclk_ratio + s->ref_fraction >=
-           (s->counter[LWP_EVENT_RNH - 1] + (int64_t)1) * LWP_REFCLK_UNIT;
+           all * config->model.refclk_ratio + s->ref_fraction >=
+           (s->counter[LWP_EVENT_RNH - 1] + (int64_t)1) * RETIRE_REFCLK_UNIT;
 }
 
 /* The same for what has been counted ahead. */
 static bool clocks_due_ahead(const LwpState *s, const LwpConfig *config,
-                             uint32_t clocks)
+                             uint32_t clocks, uint32_t ahead)
 {
     return wants_clocks(s) &&
-           (s->ndue || clocks_due(s, config, clocks, ahead(s)));
+           (ahead == UINT32_MAX || clocks_due(s, config, clocks, ahead));
 }
 
-bool lwp_miss_due(const LwpState *s, const LwpConfig *config,
-                  const LwpMiss *miss)
+bool lwp_miss_due(const LwpState *s, const LwpConfig *config, uint32_t ahead,
+                  const RetireMiss *miss)
 {
     bool next = s->counter[LWP_EVENT_DME - 1] <= 0;
 
     if (!miss) {
-        return next || clocks_due_ahead(s, config, config->latency_worst);
+        return next || clocks_due_ahead(s, config, config->model.latency_worst,
+                                        ahead);
     }
     return lwp_eligible(s, miss->ip) &&
            ((next && miss_counts(s, config, miss->source)) ||
-            clocks_due_ahead(s, config, miss->clocks));
+            clocks_due_ahead(s, config, miss->clocks, ahead));
 }
 
-void lwp_miss(LwpState *s, const LwpConfig *config, const LwpMiss *miss)
+bool lwp_miss(LwpState *s, const LwpConfig *config, const RetireMiss *miss)
 {
-    uint32_t used = s->armed - s->fuse;
-
     if (!lwp_eligible(s, miss->ip)) {
-        return;
+        return false;
     }
     if (miss_counts(s, config, miss->source)) {
         count_event(s, LWP_EVENT_DME, 1);
         if (s->counter[LWP_EVENT_DME - 1] < 0 && !s->deferred) {
             bool dav = config->caps & LWP_CAP_DATA_ADDRESS;
             uint64_t latency = recorded_latency(config,
-                                                config->latency[miss->source]);
+                                        config->model.latency[miss->source]);
 
             gather(s, LWP_EVENT_DME,
                    (uint32_t)miss->source << RECORD_SRC_SHIFT |
@@ -811,26 +948,35 @@ void lwp_miss(LwpState *s, const LwpConfig *config, const LwpMiss *miss)
         }
     }
     count_clocks(s, config, miss->clocks);
-    if (s->npending || clocks_due(s, config, 0, FUSE_MAX + 1)) {
-        /* The fuse is shorter now; what has been counted ahead stays so. */
-        arm_for(s, config, s->npending ? 0 : distance(s, config));
-        s->fuse -= used;
-    }
+    return s->npending || clocks_due(s, config, 0, RETIRE_FUSE_MAX + 1);
 }
 
-bool lwp_boundary(LwpState *s, LwpMem *mem, uint64_t ip)
+uint32_t lwp_misses(const LwpState *s)
+{
+    return s->all_misses ? MAX(s->counter[LWP_EVENT_DME - 1], 0) : 0;
+}
+
+NOINLINE bool lwp_boundary(LwpState *s, LwpMem *mem, uint64_t ip)
 {
     if (!lwp_busy(s)) {
         return true;
     }
     if (s->deferred && ip != s->deferred_ip) {
-        return false;
+        if (++s->away < LWP_AWAY_MAX) {
+            return false;
+        }
+        s->away = 0;
+        if (!still_ready(s, mem)) {
+            return false;
+        }
     }
     /* This is what holds if an access does not return. */
     s->deferred = true;
     s->deferred_ip = ip;
+    s->away = 0;
     if (s->ip_filter == LWP_IP_UNKNOWN) {
         load_ip_filter(s, mem);
+        select_events(s, mem->config);
     }
     store_pending(s, mem);
     return true;
@@ -882,13 +1028,10 @@ static uint64_t to_effective(const LwpSegment *ds, uint64_t linear)
     return ds->va_bits ? linear : (uint32_t)(linear - ds->base);
 }
 
-/* A head that breaks the rules of Table 6-1 is repaired (also §7.4 step 1). */
-static uint32_t repair_head(uint32_t head, uint32_t size)
+/* A head that breaks the rules is repaired: 0 if it is above @max. */
+static uint32_t repair_head(uint32_t head, uint32_t max)
 {
-    if (head > size - LWP_RECORD_SIZE) {
-        return 0;
-    }
-    return head & -LWP_RECORD_SIZE;
+    return head > max ? 0 : head & -LWP_RECORD_SIZE;
 }
 
 bool lwp_llwpcb(LwpState *s, LwpMem *mem, const LwpSegment *ds, uint64_t ea)
@@ -934,7 +1077,8 @@ bool lwp_llwpcb(LwpState *s, LwpMem *mem, const LwpSegment *ds, uint64_t ea)
 
     new.base = to_linear(ds, base);
     new.size = size;
-    new.head = repair_head(ld32(mem, cb + CB_HEAD), size);
+    /* Table 6-1 */
+    new.head = repair_head(ld32(mem, cb + CB_HEAD), size - 1);
     new.filters = ld32(mem, cb + CB_FILTERS);
     new.flags = flags & LWP_FLAG_EVENTS;
     new.cbaddr = cb;
@@ -964,6 +1108,8 @@ bool lwp_val_due(LwpState *s, LwpMem *mem, uint64_t ip)
     }
     if (s->ip_filter == LWP_IP_UNKNOWN) {
         load_ip_filter(s, mem);
+        select_events(s, mem->config);
+        s->deferred = s->npending;
     }
     if (!lwp_eligible(s, ip)) {
         return false;
@@ -1010,10 +1156,8 @@ static uint64_t get(const uint8_t *p, unsigned bytes)
     return val;
 }
 
-void lwp_xsave(LwpState *s, const LwpConfig *config,
-               uint8_t image[LWP_XSAVE_SIZE])
+void lwp_xsave(const LwpState *s, uint8_t image[LWP_XSAVE_SIZE])
 {
-    lwp_sync(s, config);
     memset(image, 0, LWP_XSAVE_SIZE);
     put(image + XS_CBADDR, s->cbaddr, 8);
     put(image + XS_FLAGS, s->flags, 4);
@@ -1062,7 +1206,8 @@ void lwp_xrstor(LwpState *s, const LwpConfig *config,
     s->cbaddr = cb;
     s->base = base;
     s->size = size;
-    s->head = repair_head(get(image + XS_HEAD, 4), size);
+    /* §7.4 step 1 */
+    s->head = repair_head(get(image + XS_HEAD, 4), size - LWP_RECORD_SIZE);
     s->filters = get(image + XS_FILTERS, 4);
     s->flags = get(image + XS_FLAGS, 4) & LWP_FLAG_EVENTS & s->cfg;
     for (unsigned n = 1; n <= LWP_NR_EVENTS; n++) {
@@ -1107,7 +1252,7 @@ static bool state_valid(const LwpState *s, const LwpConfig *config, bool avail)
            s->size >= MIN_RING && s->size <= SIZE_MASK &&
            s->size % LWP_RECORD_SIZE == 0 &&
            s->head < s->size && s->head % LWP_RECORD_SIZE == 0 &&
-           s->ref_fraction < LWP_REFCLK_UNIT &&
+           s->ref_fraction < RETIRE_REFCLK_UNIT &&
            s->ip_filter <= LWP_IP_UNKNOWN &&
            !(s->flags & ~(s->cfg & LWP_FLAG_EVENTS));
 }

@@ -11,8 +11,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include "retire/engine/cache.h"
-#include "retire/engine/predictor.h"
+#include "retire/engine/retire.h"
 
 /* EventId values (Table 2-1). */
 enum {
@@ -57,35 +56,14 @@ typedef struct LwpRecord {
 typedef struct LwpConfig {
     uint32_t features;      /* CPUID Fn8000_001C EDX */
     uint32_t caps;          /* the LWP_CAP_* bits of CPUID Fn8000_001C ECX */
-    uint32_t insn_clocks;   /* CPU clocks that an instruction takes */
-    uint32_t refclk_ratio;  /* reference clocks in LWP_REFCLK_UNIT CPU clocks */
     uint32_t latency_bits;  /* LwpLatencyMax */
     uint32_t latency_round; /* LwpLatencyRnd */
-    uint32_t latency[LWP_NR_SOURCES];   /* of a miss, CPU clocks */
-    uint32_t latency_worst; /* of a load in two lines */
-    LwpGeometry cache[LWP_NR_LEVELS];
+    RetireConfig model;
 } LwpConfig;
 
-#define LWP_REFCLK_UNIT         1000
-#define LWP_INSN_CLOCKS_MAX     1000
-#define LWP_REFCLK_RATIO_MAX    10000
 #define LWP_LATENCY_BITS_MIN    10
 #define LWP_LATENCY_BITS_MAX    31
 #define LWP_LATENCY_ROUND_MAX   4
-#define LWP_LATENCY_MAX         1000000
-#define LWP_ASSOC_MAX           128
-
-/* How much LWP wants to know of the instructions that a program runs. */
-typedef enum LwpMode {
-    LWP_MODE_OFF,           /* nothing */
-    LWP_MODE_BOUNDARY,      /* call lwp_boundary() and lwp_retire() for each */
-    LWP_MODE_STEP,          /* call lwp_retire() for each, see lwp_trip() */
-    LWP_MODE_INSNS,         /* count whole blocks, see LwpState.fuse */
-    LWP_MODE_BRANCHES,      /* and the branches at their ends, all classes */
-    LWP_MODE_CLASSES,       /* or those of the classes in branch_unit[] */
-    LWP_MODE_RANGE,         /* and only what ip_first, ip_span hold */
-    LWP_MODE_PREDICTED,     /* the same, but lwp_retire() for each branch */
-} LwpMode;
 
 /* Which instructions are eligible (Table 6-2, IPF and IPI). */
 typedef enum LwpIpFilter {
@@ -95,11 +73,12 @@ typedef enum LwpIpFilter {
     LWP_IP_UNKNOWN,         /* none until BaseIP and LimitIP have been read */
 } LwpIpFilter;
 
-/*
- * A block of @insns instructions takes LWP_FUSE(insns, branch) off
- * LwpState.fuse; @branch says whether it ends in a branch that counts.
- */
-#define LWP_FUSE(insns, branch) ((int32_t)((insns) << 16 | (branch)))
+/* An enabled event that instructions cause, whatever they are. */
+typedef struct LwpTimed {
+    uint8_t event;
+    uint32_t unit;          /* an instruction takes @rate @unit-ths */
+    uint64_t rate;          /* off the counter */
+} LwpTimed;
 
 /* All zero is the reset state: LWP disabled, no feature available. */
 typedef struct LwpState {
@@ -121,27 +100,19 @@ typedef struct LwpState {
     uint8_t ip_filter;      /* LwpIpFilter */
     bool deferred;
 
-    /*
-     * The rest follows from the above and from what has retired since.  While
-     * no event is near, blocks only decrement the fuse: bits 31:16 are how many
-     * more instructions are sure to cause none, up to a number that is small
-     * enough for a check of other business, bits 15:0 count branches.
-     * What armed minus fuse says still has to be taken off the counters.
-     */
-    int32_t fuse, armed;
-    uint32_t step;          /* instructions until the mode changes */
-    uint32_t ndue;          /* events of the block that is running, in order */
-    struct {
-        uint64_t ip;        /* the instruction that will have caused it */
-        unsigned event;
-    } due[3];
+    uint32_t away;          /* see lwp_boundary() */
+
+    /* The rest follows from the above and from what has retired since. */
+    LwpTimed timed[3];
+    uint32_t nr_timed;
+    uint32_t wide;          /* those that no block causes twice, by EventId */
     int32_t floor[LWP_NR_EVENTS];   /* the least next reset value, if known */
-    bool ready;             /* the next store will not fault */
+    uint32_t ready;         /* so many records can be stored without a fault */
     bool started;           /* by XRSTOR, which does not count itself */
     bool predicts;          /* branches are shown to the predictor */
     bool by_prediction;     /* and only that tells which of them count */
     bool all_misses;        /* every miss counts, and needs no more than that */
-    uint32_t branch_unit[LWP_NR_BRANCHES]; /* 1 if they count, else 0 */
+    uint32_t branch_unit[RETIRE_NR_BRANCHES];   /* 1 if they count, else 0 */
 } LwpState;
 
 typedef struct LwpMem LwpMem;
@@ -155,10 +126,19 @@ typedef struct LwpMem LwpMem;
  * where it tried.
  */
 typedef struct LwpMemOps {
-    /* Raise the #PF that a read or write of [addr, addr + len) would. */
+    /*
+     * Raise the #PF that a read or write of [addr, addr + len) would, unless
+     * the first access does that early enough.
+     */
     void (*probe)(LwpMem *mem, uint64_t addr, uint32_t len);
     /* Whether it would not. */
     bool (*writable)(LwpMem *mem, uint64_t addr, uint32_t len);
+    /*
+     * probe() an LWPCB of @size bytes and a record, and set mem->cb and
+     * mem->slot if the host has both; then there is an end() to that.
+     */
+    void (*begin)(LwpMem *mem, uint64_t cb, uint32_t size, uint64_t slot);
+    void (*end)(LwpMem *mem);
     uint32_t (*ld32)(LwpMem *mem, uint64_t addr);
     uint64_t (*ld64)(LwpMem *mem, uint64_t addr);
     void (*st32)(LwpMem *mem, uint64_t addr, uint32_t val);
@@ -166,7 +146,8 @@ typedef struct LwpMemOps {
     void (*st_record)(LwpMem *mem, uint64_t addr, const LwpRecord *record);
     /*
      * Nothing can fail any more: @record is in the ring at @addr, or has been
-     * missed there.  Interrupt with @vector, if that is not 0 (§8.5).
+     * missed there.  Interrupt with @vector, if that is not 0 (§8.5).  Called
+     * if it is not, or if mem->reports.
      */
     void (*report)(LwpMem *mem, uint64_t addr, const LwpRecord *record,
                    bool missed, uint8_t vector);
@@ -175,6 +156,8 @@ typedef struct LwpMemOps {
 struct LwpMem {
     const LwpMemOps *ops;
     const LwpConfig *config;
+    bool reports;
+    uint8_t *cb, *slot;     /* where the host has them, during a store */
 };
 
 /* What the data segment lets a program reach. */
@@ -264,108 +247,80 @@ void lwp_probe_store(const LwpState *s, LwpMem *mem);
 bool lwp_insert(LwpState *s, LwpMem *mem, unsigned event, uint16_t flags,
                 uint32_t data1, uint64_t ip, uint64_t data2);
 
-/* What translated code has to do while the program runs at CPL 3. */
-LwpMode lwp_mode(const LwpState *s);
-
-#define LWP_BLOCK_MAX   64      /* instructions */
-
-/* What a block of translated code is, for lwp_trip(). */
-typedef struct LwpBlock {
-    uint64_t ip;            /* effective address of its first instruction */
-    uint64_t lengths[LWP_BLOCK_MAX / 16];   /* of all, 4 bits each */
-    uint32_t insns;         /* that it takes off the fuse */
-    LwpBranch branch;       /* that it ends in */
-    bool late;              /* it goes on with something that may look at us */
-} LwpBlock;
+/* What LWP wants to know of the program while it runs at CPL 3. */
+RetireMode lwp_mode(const LwpState *s);
 
 /*
- * A block is about to run, has taken its LWP_FUSE() and has found the fuse
- * negative.  Returns true if it may run as it is: no event falls due in it, or
- * only such that are as good recorded when it has run, because the store will
- * not fault (§1.1 step 3).  Otherwise what the block has taken has been given
- * back, and LwpState.step says how many instructions are to be run of which the
- * last may cause an event.  Raises #PF, with all given back, from the store of
- * what was due in the block before.
+ * How many instructions may retire, each of which may be a branch, before one
+ * of them causes an event; no more than RETIRE_FUSE_MAX.
  */
-bool lwp_trip(LwpState *s, LwpMem *mem, const LwpBlock *block);
+uint32_t lwp_distance(const LwpState *s);
 
 /*
- * The program is interrupted while LwpState.ndue is not 0, between the block of
- * which lwp_trip() has noted the events and the next one.  Store their records,
- * as far as that does not fault: XSAVE (§7.2) could keep only one of them.
+ * Count (§1.1 step 1) what retired.  Of the block in it that causes events, if
+ * there is one, gather at most one record for each: lwp_settle() can do better.
  */
-void lwp_settle(LwpState *s, LwpMem *mem);
+void lwp_count(LwpState *s, const LwpConfig *config, const RetireCount *n);
 
-/* Have lwp_trip() called for the next block, if it has a fuse. */
-void lwp_expire(LwpState *s, const LwpConfig *config);
+/* The same for misses alone, in the middle of a block. */
+void lwp_count_misses(LwpState *s, uint32_t n);
 
 /*
- * Have lwp_retire() called for each of the next @insns instructions.  What has
- * been counted ahead has to be synchronized then.
+ * @block is about to run, and may cause an event; @n has retired before.  It
+ * may run as it is if no event falls due in it, or only such that are as good
+ * recorded when it has run (RETIRE_PLAN_DUE), because the store will not fault
+ * (§1.1 step 3).  Otherwise the last of the instructions of RETIRE_PLAN_STEP
+ * may cause one.  Raises #PF, with @n counted, from the store of what was due
+ * in the block before.
  */
-static inline void lwp_step(LwpState *s, uint32_t insns)
-{
-    s->step = insns;
-}
+RetirePlan lwp_trip(LwpState *s, LwpMem *mem, const RetireBlock *block,
+                    const RetireCount *n);
 
 /*
- * The last @insns instructions of a block that took its LWP_FUSE(), and the
- * branch of class @branch that it would have ended in, do not retire; @ip is
- * the effective address of the first of them.
+ * The program is interrupted when @n has retired.  Store the records of the
+ * block in it, as far as that does not fault: XSAVE (§7.2) could keep only one
+ * of them.
  */
-void lwp_unretire(LwpState *s, uint32_t insns, LwpBranch branch, uint64_t ip);
-
-/* An instruction that has just retired at CPL 3, with effective addresses. */
-typedef struct LwpInsn {
-    uint64_t ip;
-    uint64_t next;          /* what follows it in memory */
-    uint64_t target;        /* what runs next */
-    LwpBranch branch;
-    bool taken;             /* if it is a branch */
-} LwpInsn;
+void lwp_settle(LwpState *s, LwpMem *mem, const RetireCount *n);
 
 /* Count and gather (§1.1 steps 1 and 2) for an instruction. */
-void lwp_retire(LwpState *s, const LwpConfig *config, LwpPredictor *predictor,
-                const LwpInsn *insn);
-
-/* A load that misses L1D (§2.4). */
-typedef struct LwpMiss {
-    uint64_t ip;            /* effective address of the instruction */
-    uint64_t addr;          /* linear address of the first byte that misses */
-    LwpSource source;       /* of that */
-    uint32_t clocks;        /* latency of all that misses */
-} LwpMiss;
+void lwp_retire(LwpState *s, const LwpConfig *config,
+                RetirePredictor *predictor, const RetireInsn *insn);
 
 /*
- * For code that has counted its instructions ahead: whether @miss makes an
- * event fall due, at the instruction itself or at one behind it that has been
- * counted.  The instruction then has to be run with lwp_retire() behind it.  A
- * NULL @miss stands for the worst that can happen.
+ * For code that has counted its instructions @ahead, UINT32_MAX if it is known
+ * to cause an event: whether @miss (§2.4) makes
+ * an event fall due, at the instruction itself or at one behind it that has
+ * been counted.  The instruction then has to be run with lwp_retire() behind
+ * it.  A NULL @miss stands for the worst that can happen.
  */
-bool lwp_miss_due(const LwpState *s, const LwpConfig *config,
-                  const LwpMiss *miss);
+bool lwp_miss_due(const LwpState *s, const LwpConfig *config, uint32_t ahead,
+                  const RetireMiss *miss);
 
-/* Count and gather (§1.1 steps 1 and 2) for a load. */
-void lwp_miss(LwpState *s, const LwpConfig *config, const LwpMiss *miss);
+/*
+ * Count and gather (§1.1 steps 1 and 2) for a load that misses.  Returns true
+ * if the next event may be nearer than before.
+ */
+bool lwp_miss(LwpState *s, const LwpConfig *config, const RetireMiss *miss);
+
+/* How many misses may be counted later, all alike and without an event. */
+uint32_t lwp_misses(const LwpState *s);
 
 /*
  * Store gathered records, and read what XRSTOR could not restore (§8.2.5),
  * before the instruction at effective address @ip runs at CPL 3.  If that
  * faults, the next attempt is made when the program resumes at @ip; code that
- * runs elsewhere in the meantime, such as a signal handler, is left alone.
+ * runs elsewhere in the meantime, such as a signal handler, is left alone.  If
+ * it does not come back (siglongjmp()), the store is made as soon as it is
+ * found not to fault, which is looked at after every LWP_AWAY_MAX boundaries.
  * Returns false if there is still work for that reason.
  */
+#define LWP_AWAY_MAX    65536
+
 bool lwp_boundary(LwpState *s, LwpMem *mem, uint64_t ip);
 
-/*
- * Bring the counters up to date.  For migration and others who look at an
- * LwpState from outside; everything here does so by itself.
- */
-void lwp_sync(LwpState *s, const LwpConfig *config);
-
 /* XSAVE of component 62 (§7.3); LWP must be enabled. */
-void lwp_xsave(LwpState *s, const LwpConfig *config,
-               uint8_t image[LWP_XSAVE_SIZE]);
+void lwp_xsave(const LwpState *s, uint8_t image[LWP_XSAVE_SIZE]);
 
 /*
  * XRSTOR of component 62 (§7.4); a NULL @image stands for XSTATE_BV[62] = 0.
@@ -375,7 +330,7 @@ void lwp_xrstor(LwpState *s, const LwpConfig *config,
                 const uint8_t image[LWP_XSAVE_SIZE], const LwpSegment *ds);
 
 /*
- * Take over a state from outside, of which the fields down to @deferred have
+ * Take over a state from outside, of which the fields down to @away have
  * been set.  Returns false if this engine could not have reached it on this
  * CPU with XCR0[62] = @avail.
  */

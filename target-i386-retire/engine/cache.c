@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* Data caches: see lwp-cache.h. */
+/* Data caches: see cache.h. */
 
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -25,19 +25,19 @@ typedef struct Level {
  * line away under that same lock.  All that concerns others is done under the
  * uncore's, which is taken first.
  */
-struct LwpCache {
+struct RetireCache {
     atomic_flag lock;
     Level l1, l2;
-    LwpFilter *filter;
-    LwpUncore *uncore;
-    LwpCache *next;
+    RetireFilter *filter;
+    RetireUncore *uncore;
+    RetireCache *next;
 };
 
-struct LwpUncore {
+struct RetireUncore {
     atomic_flag lock;
     atomic_bool shared;     /* or else caches need no locks */
     Level l3;
-    LwpCache *caches;
+    RetireCache *caches;
 };
 
 /* Locks are held for some hundred instructions at most. */
@@ -54,28 +54,28 @@ static void unlock(atomic_flag *flag)
 }
 
 /* For the processor whose cache it is. */
-static inline bool has_lock(const LwpCache *c)
+static inline bool has_lock(const RetireCache *c)
 {
     return atomic_load_explicit(&c->uncore->shared, memory_order_relaxed);
 }
 
-static inline void lock_own(LwpCache *c)
+static inline void lock_own(RetireCache *c)
 {
     if (has_lock(c)) {
         lock(&c->lock);
     }
 }
 
-static inline void unlock_own(LwpCache *c)
+static inline void unlock_own(RetireCache *c)
 {
     if (has_lock(c)) {
         unlock(&c->lock);
     }
 }
 
-bool lwp_geometry_valid(const LwpGeometry *g)
+bool retire_geometry_valid(const RetireGeometry *g)
 {
-    uint64_t way = (uint64_t)g->assoc * LWP_LINE_SIZE;
+    uint64_t way = (uint64_t)g->assoc * RETIRE_LINE_SIZE;
     uint64_t sets;
 
     if (g->size == 0) {
@@ -88,15 +88,15 @@ bool lwp_geometry_valid(const LwpGeometry *g)
     return (sets & (sets - 1)) == 0;
 }
 
-static bool level_init(Level *l, const LwpGeometry *g)
+static bool level_init(Level *l, const RetireGeometry *g)
 {
     *l = (Level) { 0 };
     if (g->size == 0) {
         return true;
     }
     l->assoc = g->assoc;
-    l->set_mask = g->size / LWP_LINE_SIZE / g->assoc - 1;
-    l->ways = calloc(g->size / LWP_LINE_SIZE, sizeof(*l->ways));
+    l->set_mask = g->size / RETIRE_LINE_SIZE / g->assoc - 1;
+    l->ways = calloc(g->size / RETIRE_LINE_SIZE, sizeof(*l->ways));
     return l->ways;
 }
 
@@ -214,12 +214,12 @@ static inline void set_slot(uint64_t *slot, uint64_t addr)
 /* An address that does not belong in slot @n, so that no access matches. */
 static inline uint64_t no_line(uint64_t n)
 {
-    return n ? 0 : LWP_LINE_SIZE;
+    return n ? 0 : RETIRE_LINE_SIZE;
 }
 
-static void clear_slot(LwpFilter *f, uint64_t line, bool load)
+static void clear_slot(RetireFilter *f, uint64_t line, bool load)
 {
-    uint64_t n = line % LWP_NR_SLOTS;
+    uint64_t n = line % RETIRE_NR_SLOTS;
 
     set_slot(&f->slot[n].store, no_line(n));
     if (load) {
@@ -227,42 +227,42 @@ static void clear_slot(LwpFilter *f, uint64_t line, bool load)
     }
 }
 
-void lwp_filter_clear(LwpFilter *filter)
+void retire_filter_clear(RetireFilter *filter)
 {
-    for (uint64_t n = 0; n < LWP_NR_SLOTS; n++) {
+    for (uint64_t n = 0; n < RETIRE_NR_SLOTS; n++) {
         clear_slot(filter, n, true);
     }
 }
 
-LwpUncore *lwp_uncore_new(const LwpGeometry *g)
+RetireUncore *retire_uncore_new(const RetireGeometry *g)
 {
-    LwpUncore *u = calloc(1, sizeof(*u));
+    RetireUncore *u = calloc(1, sizeof(*u));
 
-    if (u && !level_init(&u->l3, &g[LWP_L3])) {
+    if (u && !level_init(&u->l3, &g[RETIRE_L3])) {
         free(u);
         return NULL;
     }
     return u;
 }
 
-void lwp_uncore_share(LwpUncore *uncore)
+void retire_uncore_share(RetireUncore *uncore)
 {
     uncore->shared = true;
 }
 
-void lwp_uncore_free(LwpUncore *uncore)
+void retire_uncore_free(RetireUncore *uncore)
 {
     free(uncore->l3.ways);
     free(uncore);
 }
 
-LwpCache *lwp_cache_new(LwpUncore *uncore, const LwpGeometry *g,
-                        LwpFilter *filter)
+RetireCache *retire_cache_new(RetireUncore *uncore, const RetireGeometry *g,
+                        RetireFilter *filter)
 {
-    LwpCache *c = calloc(1, sizeof(*c));
+    RetireCache *c = calloc(1, sizeof(*c));
 
-    if (!c || !level_init(&c->l1, &g[LWP_L1D]) ||
-        !level_init(&c->l2, &g[LWP_L2])) {
+    if (!c || !level_init(&c->l1, &g[RETIRE_L1D]) ||
+        !level_init(&c->l2, &g[RETIRE_L2])) {
         if (c) {
             free(c->l1.ways);
             free(c);
@@ -270,7 +270,7 @@ LwpCache *lwp_cache_new(LwpUncore *uncore, const LwpGeometry *g,
         return NULL;
     }
     c->filter = filter;
-    lwp_filter_clear(filter);
+    retire_filter_clear(filter);
     c->uncore = uncore;
     lock(&uncore->lock);
     c->next = uncore->caches;
@@ -279,9 +279,9 @@ LwpCache *lwp_cache_new(LwpUncore *uncore, const LwpGeometry *g,
     return c;
 }
 
-void lwp_cache_free(LwpCache *c)
+void retire_cache_free(RetireCache *c)
 {
-    LwpCache **p = &c->uncore->caches;
+    RetireCache **p = &c->uncore->caches;
 
     lock(&c->uncore->lock);
     while (*p != c) {
@@ -294,29 +294,29 @@ void lwp_cache_free(LwpCache *c)
     free(c);
 }
 
-void lwp_cache_flush(LwpCache *c)
+void retire_cache_flush(RetireCache *c)
 {
-    LwpUncore *u = c->uncore;
+    RetireUncore *u = c->uncore;
 
     lock(&u->lock);
     lock_own(c);
     level_flush(&c->l1);
     level_flush(&c->l2);
-    lwp_filter_clear(c->filter);
+    retire_filter_clear(c->filter);
     unlock_own(c);
     level_flush(&u->l3);
     unlock(&u->lock);
 }
 
 /* Make a line the most recent one of L1, and of its set in the filter. */
-static inline void use(LwpCache *c, uint64_t *set, uint32_t way, uint64_t word,
+static inline void use(RetireCache *c, uint64_t *set, uint32_t way, uint64_t word,
                        uint64_t addr)
 {
     uint64_t line = word >> WAY_SHIFT, last = set[0] >> WAY_SHIFT;
-    uint64_t n = line % LWP_NR_SLOTS;
+    uint64_t n = line % RETIRE_NR_SLOTS;
 
-    addr &= -(uint64_t)LWP_LINE_SIZE;
-    if (last % LWP_NR_SLOTS != n) {
+    addr &= -(uint64_t)RETIRE_LINE_SIZE;
+    if (last % RETIRE_NR_SLOTS != n) {
         clear_slot(c->filter, last, true);
     }
     set_slot(&c->filter->slot[n].load, addr);
@@ -324,11 +324,11 @@ static inline void use(LwpCache *c, uint64_t *set, uint32_t way, uint64_t word,
     move_to_front(set, way < c->l1.assoc ? way : way - 1, word);
 }
 
-LwpSource lwp_cache_access(LwpCache *c, uint64_t line, uint64_t addr,
+RetireSource retire_cache_access(RetireCache *c, uint64_t line, uint64_t addr,
                            bool store)
 {
     uint64_t *set = set_of(&c->l1, line), *set2;
-    LwpSource source = LWP_SOURCE_UNKNOWN;
+    RetireSource source = RETIRE_SOURCE_UNKNOWN;
     uint32_t way, way2;
 
     lock_own(c);
@@ -336,7 +336,7 @@ LwpSource lwp_cache_access(LwpCache *c, uint64_t line, uint64_t addr,
     if (way < c->l1.assoc) {
         if (!store || (set[way] & WAY_OWNED)) {
             use(c, set, way, set[way], addr);
-            source = LWP_SOURCE_L1;
+            source = RETIRE_SOURCE_L1;
         }
     } else {
         set2 = set_of(&c->l2, line);
@@ -344,7 +344,7 @@ LwpSource lwp_cache_access(LwpCache *c, uint64_t line, uint64_t addr,
         if (way2 < c->l2.assoc && (!store || (set2[way2] & WAY_OWNED))) {
             move_to_front(set2, way2, set2[way2]);
             use(c, set, way, set2[0], addr);
-            source = LWP_SOURCE_L2;
+            source = RETIRE_SOURCE_L2;
         }
     }
     unlock_own(c);
@@ -355,12 +355,12 @@ LwpSource lwp_cache_access(LwpCache *c, uint64_t line, uint64_t addr,
  * Under the uncore's lock: do @op, which is has(), share() or take(), to the
  * caches of all others.  Returns whether one of them has had the line.
  */
-static bool snoop(LwpCache *c, uint64_t line,
+static bool snoop(RetireCache *c, uint64_t line,
                   bool (*op)(Level *l, uint64_t line))
 {
     bool found = false;
 
-    for (LwpCache *o = c->uncore->caches; o; o = o->next) {
+    for (RetireCache *o = c->uncore->caches; o; o = o->next) {
         if (o == c) {
             continue;
         }
@@ -375,13 +375,13 @@ static bool snoop(LwpCache *c, uint64_t line,
     return found;
 }
 
-LwpSource lwp_cache_fill(LwpCache *c, uint64_t line, uint64_t addr, bool store)
+RetireSource retire_cache_fill(RetireCache *c, uint64_t line, uint64_t addr, bool store)
 {
-    LwpUncore *u = c->uncore;
+    RetireUncore *u = c->uncore;
     uint64_t *set = set_of(&c->l1, line);
     uint64_t word = line << WAY_SHIFT | WAY_VALID, victim;
     uint32_t way;
-    LwpSource source;
+    RetireSource source;
     bool remote, l3;
 
     lock(&u->lock);
@@ -394,10 +394,10 @@ LwpSource lwp_cache_fill(LwpCache *c, uint64_t line, uint64_t addr, bool store)
 
     lock_own(c);
     way = find(&c->l1, set, line);
-    source = way < c->l1.assoc ? LWP_SOURCE_L1 :
-             has(&c->l2, line) ? LWP_SOURCE_L2 :
-             remote ? LWP_SOURCE_REMOTE :
-             l3 ? LWP_SOURCE_L3 : LWP_SOURCE_DRAM;
+    source = way < c->l1.assoc ? RETIRE_SOURCE_L1 :
+             has(&c->l2, line) ? RETIRE_SOURCE_L2 :
+             remote ? RETIRE_SOURCE_REMOTE :
+             l3 ? RETIRE_SOURCE_L3 : RETIRE_SOURCE_DRAM;
     victim = touch(&c->l2, word);
     use(c, set, way, word, addr);
     unlock_own(c);
@@ -409,24 +409,24 @@ LwpSource lwp_cache_fill(LwpCache *c, uint64_t line, uint64_t addr, bool store)
     return source;
 }
 
-LwpSource lwp_cache_peek(LwpCache *c, uint64_t line)
+RetireSource retire_cache_peek(RetireCache *c, uint64_t line)
 {
-    LwpUncore *u = c->uncore;
-    LwpSource source;
+    RetireUncore *u = c->uncore;
+    RetireSource source;
 
     lock_own(c);
-    source = has(&c->l1, line) ? LWP_SOURCE_L1 :
-             has(&c->l2, line) ? LWP_SOURCE_L2 : LWP_SOURCE_DRAM;
+    source = has(&c->l1, line) ? RETIRE_SOURCE_L1 :
+             has(&c->l2, line) ? RETIRE_SOURCE_L2 : RETIRE_SOURCE_DRAM;
     unlock_own(c);
-    if (source != LWP_SOURCE_DRAM) {
+    if (source != RETIRE_SOURCE_DRAM) {
         return source;
     }
 
     lock(&u->lock);
     if (snoop(c, line, has)) {
-        source = LWP_SOURCE_REMOTE;
+        source = RETIRE_SOURCE_REMOTE;
     } else if (has(&u->l3, line)) {
-        source = LWP_SOURCE_L3;
+        source = RETIRE_SOURCE_L3;
     }
     unlock(&u->lock);
     return source;

@@ -6,35 +6,35 @@
  * recently used one of a set makes room.  Nothing here holds data: whether a
  * line is dirty makes no difference to where it is found.
  */
-#ifndef LWP_CACHE_H
-#define LWP_CACHE_H
+#ifndef RETIRE_CACHE_H
+#define RETIRE_CACHE_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#define LWP_LINE_BITS   6
-#define LWP_LINE_SIZE   (1u << LWP_LINE_BITS)
+#define RETIRE_LINE_BITS   6
+#define RETIRE_LINE_SIZE   (1u << RETIRE_LINE_BITS)
 
 /* Where data came from: SRC of Figure 2-5, and two that are not in records. */
-typedef enum LwpSource {
-    LWP_SOURCE_L2 = 0,      /* "no valid status" */
-    LWP_SOURCE_L3 = 1,
-    LWP_SOURCE_REMOTE = 2,  /* another processor's cache */
-    LWP_SOURCE_DRAM = 3,
-    LWP_SOURCE_OTHER = 7,   /* not memory */
-    LWP_NR_SOURCES,
-    LWP_SOURCE_L1 = LWP_NR_SOURCES,     /* no miss */
-    LWP_SOURCE_UNKNOWN,
-} LwpSource;
+typedef enum RetireSource {
+    RETIRE_SOURCE_L2 = 0,      /* "no valid status" */
+    RETIRE_SOURCE_L3 = 1,
+    RETIRE_SOURCE_REMOTE = 2,  /* another processor's cache */
+    RETIRE_SOURCE_DRAM = 3,
+    RETIRE_SOURCE_OTHER = 7,   /* not memory */
+    RETIRE_NR_SOURCES,
+    RETIRE_SOURCE_L1 = RETIRE_NR_SOURCES,     /* no miss */
+    RETIRE_SOURCE_UNKNOWN,
+} RetireSource;
 
-typedef enum LwpLevel {
-    LWP_L1D, LWP_L2, LWP_L3, LWP_NR_LEVELS
-} LwpLevel;
+typedef enum RetireLevel {
+    RETIRE_L1D, RETIRE_L2, RETIRE_L3, RETIRE_NR_LEVELS
+} RetireLevel;
 
-typedef struct LwpGeometry {
+typedef struct RetireGeometry {
     uint32_t size;          /* bytes; 0 if there is no such cache, L3 only */
     uint32_t assoc;         /* ways */
-} LwpGeometry;
+} RetireGeometry;
 
 /*
  * A short cut for translated code: an access within the line at @load or, if
@@ -44,50 +44,50 @@ typedef struct LwpGeometry {
  * Slots are found by bits 11:6 of an address, linear or physical; the lines
  * in them are linear.  Whoever changes the mapping has to clear the filter.
  */
-typedef struct LwpSlot {
+typedef struct RetireSlot {
     uint64_t load, store;   /* addresses */
-    uint64_t unused[6];     /* LWP_LINE_SIZE each, which saves a shift */
-} LwpSlot;
+    uint64_t unused[6];     /* RETIRE_LINE_SIZE each, which saves a shift */
+} RetireSlot;
 
-#define LWP_NR_SLOTS    64
+#define RETIRE_NR_SLOTS    64
 
-typedef struct LwpFilter {
-    LwpSlot slot[LWP_NR_SLOTS];
-} LwpFilter;
+typedef struct RetireFilter {
+    RetireSlot slot[RETIRE_NR_SLOTS];
+} RetireFilter;
 
-void lwp_filter_clear(LwpFilter *filter);
+void retire_filter_clear(RetireFilter *filter);
 
 /* What all processors share, and the caches of one. */
-typedef struct LwpUncore LwpUncore;
-typedef struct LwpCache LwpCache;
+typedef struct RetireUncore RetireUncore;
+typedef struct RetireCache RetireCache;
 
 /* Whether the number of sets is a power of two, or there is no cache. */
-bool lwp_geometry_valid(const LwpGeometry *g);
+bool retire_geometry_valid(const RetireGeometry *g);
 
-/* Return NULL if memory is short.  @g has LWP_NR_LEVELS valid geometries. */
-LwpUncore *lwp_uncore_new(const LwpGeometry *g);
-LwpCache *lwp_cache_new(LwpUncore *uncore, const LwpGeometry *g,
-                        LwpFilter *filter);
-void lwp_cache_free(LwpCache *c);
-void lwp_uncore_free(LwpUncore *uncore);    /* when it has no caches any more */
+/* Return NULL if memory is short.  @g has RETIRE_NR_LEVELS valid geometries. */
+RetireUncore *retire_uncore_new(const RetireGeometry *g);
+RetireCache *retire_cache_new(RetireUncore *uncore, const RetireGeometry *g,
+                        RetireFilter *filter);
+void retire_cache_free(RetireCache *c);
+void retire_uncore_free(RetireUncore *uncore);    /* when it has no caches any more */
 
 /*
  * To be called before there is a second cache, and while nobody uses the first:
  * a processor that is alone takes no locks.
  */
-void lwp_uncore_share(LwpUncore *uncore);
+void retire_uncore_share(RetireUncore *uncore);
 
 /* Forget all lines of a processor, and those of L3. */
-void lwp_cache_flush(LwpCache *c);
+void retire_cache_flush(RetireCache *c);
 
 /*
  * Access physical line @line, at linear address @addr, and return where it was.
- * lwp_cache_access() returns LWP_SOURCE_UNKNOWN, with nothing done, if others
- * have to be asked; then lwp_cache_fill() does.  lwp_cache_peek() only looks.
+ * retire_cache_access() returns RETIRE_SOURCE_UNKNOWN, with nothing done, if others
+ * have to be asked; then retire_cache_fill() does.  retire_cache_peek() only looks.
  */
-LwpSource lwp_cache_access(LwpCache *c, uint64_t line, uint64_t addr,
+RetireSource retire_cache_access(RetireCache *c, uint64_t line, uint64_t addr,
                            bool store);
-LwpSource lwp_cache_fill(LwpCache *c, uint64_t line, uint64_t addr, bool store);
-LwpSource lwp_cache_peek(LwpCache *c, uint64_t line);
+RetireSource retire_cache_fill(RetireCache *c, uint64_t line, uint64_t addr, bool store);
+RetireSource retire_cache_peek(RetireCache *c, uint64_t line);
 
 #endif

@@ -1,68 +1,77 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * A branch predictor, for PRV and PRD of Branches Retired events (AMD 43724,
- * §2.3): gshare for conditional branches, a table of the last targets for
- * indirect ones, a return stack.  Direct branches are always predicted.
+ * A branch predictor, for whoever wants to know how a branch was predicted.  A
+ * conditional branch is expected to do what it did when things were last like
+ * this: each has a history of its own, of what it did itself and what the
+ * conditional branch before it did.  There are a table of the last targets of
+ * indirect branches and a return stack; direct branches are always predicted.
  *
- * Addresses are known to translated code by their offset in the page only, so
- * nothing else of them selects an entry.
+ * To learn costs an address nothing but a shift; the work is done when somebody
+ * asks.  Addresses are known to translated code by their offset in the page
+ * only, so nothing else of them selects an entry.
  */
-#ifndef LWP_PREDICTOR_H
-#define LWP_PREDICTOR_H
+#ifndef RETIRE_PREDICTOR_H
+#define RETIRE_PREDICTOR_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What a branch is, for the filters of Table 6-2 and for its prediction. */
-typedef enum LwpBranch {
-    LWP_BRANCH_NONE,        /* not a branch, or one that is never counted */
-    LWP_BRANCH_COND,        /* Jcc, J(E/R)CXZ, LOOPcc: NCB */
-    LWP_BRANCH_JMP,         /* relative: NRB */
-    LWP_BRANCH_CALL,        /* relative: NRB */
-    LWP_BRANCH_RET,         /* NRB */
-    LWP_BRANCH_JMP_ABS,     /* through register or memory: NAB */
-    LWP_BRANCH_CALL_ABS,    /* through register or memory: NAB */
-    LWP_NR_BRANCHES
-} LwpBranch;
+/* What a branch is, for filters and for its prediction. */
+typedef enum RetireBranch {
+    RETIRE_BRANCH_NONE,     /* not a branch, or one that is never counted */
+    RETIRE_BRANCH_COND,     /* Jcc, J(E/R)CXZ, LOOPcc */
+    RETIRE_BRANCH_JMP,      /* relative */
+    RETIRE_BRANCH_CALL,     /* relative */
+    RETIRE_BRANCH_RET,
+    RETIRE_BRANCH_JMP_ABS,  /* through register or memory */
+    RETIRE_BRANCH_CALL_ABS, /* through register or memory */
+    RETIRE_NR_BRANCHES
+} RetireBranch;
 
-#define LWP_HISTORY_BITS    14
-#define LWP_NR_TARGETS      512
-#define LWP_NR_RETURNS      32
+#define RETIRE_NR_HISTORIES 2048
+#define RETIRE_NR_TARGETS   512
+#define RETIRE_NR_RETURNS   32
 
-/* All zero: nothing known. */
-typedef struct LwpPredictor {
-    uint32_t history;       /* of conditional branches, the last one in bit 0 */
-    uint32_t top;           /* of the return stack, modulo LWP_NR_RETURNS */
-    uint64_t returns[LWP_NR_RETURNS];
-    uint64_t targets[LWP_NR_TARGETS];
-    /* 2-bit counters in unary, so that a shift counts: 0, 1, 3, 7. */
-    uint8_t counters[1 << LWP_HISTORY_BITS];
-} LwpPredictor;
+/*
+ * A history has two bits for each of the last 32 executions, the last one
+ * lowest: bit 0 whether the branch was taken, bit 1 whether the conditional
+ * branch before it was.
+ */
+#define RETIRE_HISTORY_TAKEN    1u
+#define RETIRE_HISTORY_BEFORE   2u
+#define RETIRE_HISTORY_BITS     2
+#define RETIRE_HISTORY_LENGTH   32
 
-#define LWP_COUNTER_MAX     7u
-#define LWP_COUNTER_TAKEN   2u      /* set if the prediction is "taken" */
+/* All zero: no branch has ever been taken. */
+typedef struct RetirePredictor {
+    uint8_t before;         /* RETIRE_HISTORY_BEFORE if the last one was taken */
+    uint8_t top;            /* offset of the first free return, modulo 256 */
+    uint64_t returns[RETIRE_NR_RETURNS];
+    uint64_t targets[RETIRE_NR_TARGETS];
+    uint64_t history[RETIRE_NR_HISTORIES];
+} RetirePredictor;
 
-/* What the branch at effective address @ip XORs to the history. */
-static inline uint32_t lwp_history_key(uint64_t ip)
+static inline uint32_t retire_history_index(uint64_t ip)
 {
-    return (ip << (LWP_HISTORY_BITS - 12)) & ((1u << LWP_HISTORY_BITS) - 1);
+    return (ip >> 1) % RETIRE_NR_HISTORIES;
 }
 
-static inline uint32_t lwp_target_index(uint64_t ip)
+static inline uint32_t retire_target_index(uint64_t ip)
 {
-    return ip % LWP_NR_TARGETS;
+    return ip % RETIRE_NR_TARGETS;
 }
 
-typedef struct LwpPrediction {
-    bool valid;             /* PRV; false if there was nothing to go by */
-    bool correct;           /* PRD */
-} LwpPrediction;
+typedef struct RetirePrediction {
+    bool valid;             /* false if there was nothing to go by */
+    bool correct;
+} RetirePrediction;
 
 /*
  * Predict the branch at @ip, of which @next is the address behind it, and then
  * learn what it did.
  */
-LwpPrediction lwp_predict(LwpPredictor *p, LwpBranch branch, uint64_t ip,
-                          uint64_t next, bool taken, uint64_t target);
+RetirePrediction retire_predict(RetirePredictor *p, RetireBranch branch,
+                                uint64_t ip, uint64_t next, bool taken,
+                                uint64_t target);
 
 #endif

@@ -27,20 +27,25 @@ static Window windows[3];       /* old LWPCB, old ring, new LWPCB */
 static int fault_in;            /* accesses until one faults; none if < 0 */
 static jmp_buf fault;
 static LwpState lwp;
+static RetireState account;
 static unsigned interrupts;
 
 static const LwpConfig config = {
     .features = FEATURES,
     .caps = LWP_CAP_IP_FILTER | LWP_CAP_PREDICTION | LWP_CAP_DATA_ADDRESS |
             LWP_CAP_CACHE_LEVELS | LWP_CAP_CACHE_LATENCY,
-    .insn_clocks = 3, .refclk_ratio = 1500,
     .latency_bits = 10, .latency_round = 4,
-    .latency = { [LWP_SOURCE_L2] = 1, [LWP_SOURCE_L3] = 60,
-                 [LWP_SOURCE_REMOTE] = 1000, [LWP_SOURCE_DRAM] = 70000,
-                 [LWP_SOURCE_OTHER] = LWP_LATENCY_MAX },
-    .latency_worst = 2 * LWP_LATENCY_MAX,
+    .model = {
+        .insn_clocks = 3, .refclk_ratio = 1500,
+        .latency = {
+            [RETIRE_SOURCE_L2] = 1, [RETIRE_SOURCE_L3] = 60,
+            [RETIRE_SOURCE_REMOTE] = 1000, [RETIRE_SOURCE_DRAM] = 70000,
+            [RETIRE_SOURCE_OTHER] = RETIRE_LATENCY_MAX,
+        },
+        .latency_worst = 2 * RETIRE_LATENCY_MAX,
+    },
 };
-static LwpPredictor predictor;
+static RetirePredictor predictor;
 
 static uint64_t take(unsigned bytes)
 {
@@ -76,6 +81,12 @@ static void fuzz_probe(LwpMem *mem, uint64_t addr, uint32_t len)
 {
     (void)mem;
     touch(addr, len);
+}
+
+static void fuzz_begin(LwpMem *mem, uint64_t cb, uint32_t size, uint64_t slot)
+{
+    fuzz_probe(mem, cb, size);
+    fuzz_probe(mem, slot, LWP_RECORD_SIZE);
 }
 
 static bool fuzz_writable(LwpMem *mem, uint64_t addr, uint32_t len)
@@ -155,6 +166,7 @@ static void fuzz_report(LwpMem *mem, uint64_t addr, const LwpRecord *record,
 
 static const LwpMemOps fuzz_ops = {
     .probe = fuzz_probe,
+    .begin = fuzz_begin,
     .writable = fuzz_writable,
     .ld32 = fuzz_ld32,
     .ld64 = fuzz_ld64,
@@ -167,28 +179,35 @@ static const LwpMemOps fuzz_ops = {
 /* A load that misses, as translated code and its helper ask about it. */
 static void run_miss(uint64_t arg)
 {
-    static const LwpSource sources[] = {
-        LWP_SOURCE_L2, LWP_SOURCE_L3, LWP_SOURCE_REMOTE, LWP_SOURCE_DRAM,
-        LWP_SOURCE_OTHER,
+    static const RetireSource sources[] = {
+        RETIRE_SOURCE_L2, RETIRE_SOURCE_L3, RETIRE_SOURCE_REMOTE, RETIRE_SOURCE_DRAM,
+        RETIRE_SOURCE_OTHER,
     };
-    LwpSource source = sources[(arg >> 16 & 255) % 5];
-    LwpMiss miss = { .ip = arg & 0xffff, .addr = arg, .source = source,
-                     .clocks = config.latency[source] << (arg >> 24 & 1) };
-    bool due = lwp_miss_due(&lwp, &config, &miss);
+    RetireSource source = sources[(arg >> 16 & 255) % 5];
+    RetireMiss miss = { .ip = arg & 0xffff, .addr = arg, .source = source,
+                     .clocks = config.model.latency[source] << (arg >> 24 & 1) };
+    uint32_t ahead = account.due ? UINT32_MAX : retire_ahead(&account);
+    bool due = lwp_miss_due(&lwp, &config, ahead, &miss);
     uint32_t npending = lwp.npending;
     LwpState copy;
+    RetireState copied;
+    RetireCount n;
 
-    if (due && !lwp_miss_due(&lwp, &config, NULL)) {
+    if (due && !lwp_miss_due(&lwp, &config, ahead, NULL)) {
         fprintf(stderr, "a miss is worse than the worst one\n");
         abort();
     }
-    lwp_miss(&lwp, &config, &miss);
-    if (due || lwp.ndue || !lwp_eligible(&lwp, miss.ip)) {
+    if (lwp_miss(&lwp, &config, &miss)) {
+        retire_arm(&account, lwp_distance(&lwp));
+    }
+    if (due || account.due || !lwp_eligible(&lwp, miss.ip)) {
         return;
     }
     /* Nothing happens, then, nor will it with what has been counted ahead. */
     copy = lwp;
-    lwp_sync(&copy, &config);
+    copied = account;
+    n = retire_take(&copied);
+    lwp_count(&copy, &config, &n);
     if (copy.npending != npending ||
         ((copy.flags & LWP_FLAG(LWP_EVENT_CNH)) &&
          copy.counter[LWP_EVENT_CNH - 1] < 0) ||
@@ -196,6 +215,54 @@ static void run_miss(uint64_t arg)
          copy.counter[LWP_EVENT_RNH - 1] < 0)) {
         fprintf(stderr, "a miss made an event fall due\n");
         abort();
+    }
+}
+
+static void sync_account(void)
+{
+    RetireCount n = retire_take(&account);
+
+    lwp_count(&lwp, &config, &n);
+    memcpy(account.branch_unit, lwp.branch_unit, sizeof(account.branch_unit));
+    account.ip_first = lwp.ip_first;
+    account.ip_span = lwp.ip_span;
+    retire_arm(&account, lwp_distance(&lwp));
+}
+
+/* A block, as translated code runs it. */
+static void run_block(LwpMem *mem, const RetireBlock *block, uint64_t arg)
+{
+    RetireCount n;
+
+    retire_begin(&account, block->insns, block->branch);
+    account.block[!account.last] = *block;
+    if (account.fuse < 0 && account.foreseen) {
+        retire_set_due(&account);
+    } else if (account.fuse < 0) {
+        RetirePlan plan;
+
+        retire_give_back(&account, block->insns, block->branch);
+        n = retire_take(&account);
+        plan = lwp_trip(&lwp, mem, block, &n);
+        if (plan.action == RETIRE_PLAN_STEP) {
+            sync_account();
+            return;
+        }
+        retire_arm(&account, plan.insns);
+        retire_begin(&account, block->insns, block->branch);
+        if (plan.action == RETIRE_PLAN_DUE) {
+            retire_set_due(&account);
+        }
+        account.foreseen = plan.foreseen;
+    }
+    if (arg >> 26 & 1) {
+        retire_unretire(&account, 1 + arg % block->insns, block->branch,
+                        block->ip);
+        if (arg >> 27 & 1) {
+            n = retire_take(&account);
+            lwp_settle(&lwp, mem, &n);
+            sync_account();
+        }
     }
 }
 
@@ -208,12 +275,15 @@ typedef struct Op {
 
 static void run(const Op *op)
 {
-    LwpMem mem = { .ops = &fuzz_ops, .config = &config };
+    LwpMem mem = { .ops = &fuzz_ops, .config = &config, .reports = true };
     uint8_t image[LWP_XSAVE_SIZE];
-    LwpBlock block = { .ip = op->arg & 0xffff, .lengths = { op->arg },
+    RetireBlock block = { .ip = op->arg & 0xffff, .lengths = { op->arg },
                        .insns = 1 + (op->arg >> 16 & 63),
-                       .branch = (op->arg >> 24 & 255) % LWP_NR_BRANCHES };
+                       .branch = (op->arg >> 24 & 255) % RETIRE_NR_BRANCHES };
 
+    if (op->code % 11 < 9) {
+        sync_account();
+    }
     switch (op->code % 11) {
     case 0:
         lwp_llwpcb(&lwp, &mem, &op->ds, op->arg);
@@ -242,40 +312,35 @@ static void run(const Op *op)
         lwp_write_cfg(&lwp, &config, op->arg);
         break;
     case 7:
-        lwp_xsave(&lwp, &config, image);
+        lwp_xsave(&lwp, image);
         lwp_write_cbaddr(&lwp, op->arg & 1);
         break;
     case 8:
-        lwp_retire(&lwp, &config, &predictor, &(LwpInsn) {
+        lwp_retire(&lwp, &config, &predictor, &(RetireInsn) {
             .ip = block.ip, .next = block.ip + 2, .target = op->arg & 7,
             .branch = block.branch, .taken = op->arg & 1,
         });
         break;
     case 9:
         /* A block, as translated code runs it. */
-        if (lwp_mode(&lwp) < LWP_MODE_INSNS || !lwp_eligible(&lwp, block.ip)) {
-            break;
+        if (lwp_mode(&lwp) >= RETIRE_INSNS && lwp_eligible(&lwp, block.ip)) {
+            run_block(&mem, &block, op->arg);
         }
-        lwp.fuse -= LWP_FUSE(block.insns, lwp.branch_unit[block.branch]);
-        if (lwp.fuse < 0 && !lwp_trip(&lwp, &mem, &block)) {
-            break;
-        }
-        if (op->arg >> 26 & 1) {
-            lwp_unretire(&lwp, 1 + op->arg % block.insns, block.branch,
-                         block.ip);
-        }
-        break;
+        return;
     case 10:
         if (lwp_wants_loads(&lwp)) {
             run_miss(op->arg);
         }
-        break;
+        return;
     }
+    sync_account();
 }
 
 static void step(const Op *op)
 {
     LwpState copy;
+    RetireState copied;
+    RetireCount n;
 
     windows[0] = (Window) { lwp.cbaddr, lwp.cbaddr ? CB_SIZE : 0 };
     windows[1] = (Window) { lwp.base, lwp.size };
@@ -286,7 +351,9 @@ static void step(const Op *op)
         run(op);
     }
     copy = lwp;
-    lwp_sync(&copy, &config);
+    copied = account;
+    n = retire_take(&copied);
+    lwp_count(&copy, &config, &n);
     if (!lwp_load_state(&copy, &config, true)) {
         fprintf(stderr, "operation %u left an invalid state\n", op->code % 11);
         abort();
@@ -298,6 +365,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     input = data;
     input_end = data + size;
     lwp = (LwpState) { .cfg = FEATURES | VECTOR };
+    account = (RetireState) { 0 };
     memset(&predictor, 0, sizeof(predictor));
     memset(ram, 0, sizeof(ram));
 

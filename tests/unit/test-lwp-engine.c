@@ -49,8 +49,9 @@ typedef struct TestMem {
 
 static TestMem mem;
 static LwpState lwp;
+static RetireState account;
 static LwpConfig config;
-static LwpPredictor predictor;
+static RetirePredictor predictor;
 
 static const LwpSegment mode64 = { .va_bits = 48 };
 
@@ -76,6 +77,23 @@ static uint8_t *touch(uint64_t addr, uint32_t len)
 static void test_probe(LwpMem *m, uint64_t addr, uint32_t len)
 {
     touch(addr, len);
+}
+
+/* Whether records go to memory directly, or through the operations. */
+static bool direct;
+
+static void test_begin(LwpMem *m, uint64_t cb, uint32_t size, uint64_t slot)
+{
+    uint8_t *p = touch(cb, size), *q = touch(slot, LWP_RECORD_SIZE);
+
+    if (direct) {
+        m->cb = p;
+        m->slot = q;
+    }
+}
+
+static void test_end(LwpMem *m)
+{
 }
 
 static bool test_writable(LwpMem *m, uint64_t addr, uint32_t len)
@@ -148,6 +166,8 @@ static void test_report(LwpMem *m, uint64_t addr, const LwpRecord *record,
 static const LwpMemOps test_ops = {
     .probe = test_probe,
     .writable = test_writable,
+    .begin = test_begin,
+    .end = test_end,
     .ld32 = test_ld32,
     .ld64 = test_ld64,
     .st32 = test_st32,
@@ -205,23 +225,25 @@ static uint64_t counter(uint64_t cb, int event)
 static void reset(uint32_t features)
 {
     memset(&lwp, 0, sizeof(lwp));
+    memset(&account, 0, sizeof(account));
     memset(&mem, 0, sizeof(mem));
     mem.parent.ops = &test_ops;
     mem.parent.config = &config;
+    mem.parent.reports = true;
     mem.fault_at = -1;
     config = (LwpConfig) {
         .features = features,
         .caps = LWP_CAP_IP_FILTER,
-        .insn_clocks = 1,
-        .refclk_ratio = LWP_REFCLK_UNIT,
+        .model.insn_clocks = 1,
+        .model.refclk_ratio = RETIRE_REFCLK_UNIT,
         .latency_bits = 12,
         .latency_round = 4,
-        .latency = {
-            [LWP_SOURCE_L2] = 20, [LWP_SOURCE_L3] = 60,
-            [LWP_SOURCE_REMOTE] = 120, [LWP_SOURCE_DRAM] = 200,
-            [LWP_SOURCE_OTHER] = 400,
+        .model.latency = {
+            [RETIRE_SOURCE_L2] = 20, [RETIRE_SOURCE_L3] = 60,
+            [RETIRE_SOURCE_REMOTE] = 120, [RETIRE_SOURCE_DRAM] = 200,
+            [RETIRE_SOURCE_OTHER] = 400,
         },
-        .latency_worst = 800,
+        .model.latency_worst = 800,
     };
     memset(&predictor, 0, sizeof(predictor));
     g_assert_true(lwp_write_cfg(&lwp, &config, features));
@@ -257,35 +279,108 @@ static bool state_valid(const LwpState *s, uint32_t features, bool avail)
     return lwp_load_state(&copy, &c, avail);
 }
 
-/* An instruction of 5 bytes. */
-static void retire(uint64_t ip, LwpBranch branch, bool taken, uint64_t target)
+/* What the CPU has of all this: the account, and who is told. */
+static void report_account(void)
 {
-    lwp_retire(&lwp, &config, &predictor, &(LwpInsn) {
+    RetireCount n = retire_take(&account);
+
+    lwp_count(&lwp, &config, &n);
+}
+
+static void settle(void)
+{
+    RetireCount n = retire_take(&account);
+
+    lwp_settle(&lwp, &mem.parent, &n);
+}
+
+static RetireMode sync_account(void)
+{
+    RetireMode mode;
+
+    report_account();
+    mode = lwp_mode(&lwp);
+    memcpy(account.branch_unit, lwp.branch_unit, sizeof(account.branch_unit));
+    account.ip_first = lwp.ip_first;
+    account.ip_span = lwp.ip_span;
+    retire_arm(&account, lwp_distance(&lwp));
+    return account.step && mode > RETIRE_STEP ? RETIRE_STEP : mode;
+}
+
+/* A block begins; whether it runs as it is, or account.step says how far. */
+static bool begin_block(const RetireBlock *block)
+{
+    RetirePlan plan;
+    RetireCount n;
+
+    retire_begin(&account, block->insns, block->branch);
+    if (account.fuse >= 0) {
+        return true;
+    }
+    account.block[!account.last] = *block;
+    if (account.foreseen && !block->late) {
+        retire_set_due(&account);
+        return true;
+    }
+    retire_give_back(&account, block->insns, block->branch);
+    n = retire_take(&account);
+    plan = lwp_trip(&lwp, &mem.parent, block, &n);
+    if (plan.action == RETIRE_PLAN_STEP) {
+        account.step = plan.insns;
+        sync_account();
+        return false;
+    }
+    retire_arm(&account, plan.insns);
+    retire_begin(&account, block->insns, block->branch);
+    if (plan.action == RETIRE_PLAN_DUE) {
+        retire_set_due(&account);
+    }
+    account.foreseen = plan.foreseen;
+    return true;
+}
+
+/* An instruction of 5 bytes. */
+static void retire(uint64_t ip, RetireBranch branch, bool taken, uint64_t target)
+{
+    lwp_retire(&lwp, &config, &predictor, &(RetireInsn) {
         .ip = ip, .next = ip + 5, .target = target, .branch = branch,
         .taken = taken,
     });
 }
 
-static LwpMiss miss_of(LwpSource source)
+static RetireMiss miss_of(RetireSource source)
 {
-    return (LwpMiss) { 0x403000, 0x7fff12345678, source,
-                       config.latency[source] };
+    return (RetireMiss) { 0x403000, 0x7fff12345678, source,
+                       config.model.latency[source] };
 }
 
 /* A load that finds its data in @source. */
-static void miss(LwpSource source)
+static void miss(RetireSource source)
 {
-    LwpMiss m = miss_of(source);
+    RetireMiss m = miss_of(source);
 
-    lwp_miss(&lwp, &config, &m);
+    if (lwp_miss(&lwp, &config, &m)) {
+        retire_arm(&account, lwp_distance(&lwp));
+    }
 }
 
-static bool miss_due(LwpSource source, uint32_t clocks)
+/* Instructions that have been counted ahead, see lwp_miss_due(). */
+static uint32_t ahead(void)
 {
-    LwpMiss m = miss_of(source);
+    return account.due ? UINT32_MAX : retire_ahead(&account);
+}
+
+static bool miss_due(RetireSource source, uint32_t clocks)
+{
+    RetireMiss m = miss_of(source);
 
     m.clocks = clocks;
-    return lwp_miss_due(&lwp, &config, &m);
+    return lwp_miss_due(&lwp, &config, ahead(), &m);
+}
+
+static bool worst_miss_due(void)
+{
+    return lwp_miss_due(&lwp, &config, ahead(), NULL);
 }
 
 static bool boundary(uint64_t ip)
@@ -576,14 +671,16 @@ static void test_llwpcb_int(void)
     g_assert_cmphex(lwp.flags, ==, FLAG_VAL);
 }
 
+/* Table 6-1: too large is what is not less than BufferSize. */
 static void test_head_repair(void)
 {
     static const struct {
         uint32_t size, head, repaired;
     } t[] = {
-        { 1024, 0, 0 }, { 1024, 992, 992 }, { 1024, 1023, 0 },
+        { 1024, 0, 0 }, { 1024, 992, 992 }, { 1024, 993, 992 },
+        { 1024, 1008, 992 }, { 1024, 1023, 992 },
         { 1024, 1024, 0 }, { 1024, 40, 32 }, { 1024, 0xffffffff, 0 },
-        { 1056, 1024, 1024 }, { 1055, 1024, 0 }, { 1055, 993, 0 },
+        { 1056, 1024, 1024 }, { 1055, 1024, 0 }, { 1055, 993, 992 },
     };
 
     for (int i = 0; i < G_N_ELEMENTS(t); i++) {
@@ -786,7 +883,7 @@ static void test_xsave_layout(void)
     set_pending((LwpRecord) { { 0x1122334455667702, 0x401234, 5, 0 } });
 
     memset(image, 0xff, sizeof(image));
-    lwp_xsave(&lwp, &config, image);
+    lwp_xsave(&lwp, image);
     for (int i = 0; i < G_N_ELEMENTS(t); i++) {
         for (int b = 0; b < t[i].bytes; b++) {
             g_assert_cmphex(image[t[i].offset + b], ==,
@@ -808,7 +905,7 @@ static void test_xsave_roundtrip(void)
     set_pending((LwpRecord) { { 0x03, 1, 2, 3 } });
     g_assert_true(lwp_load_state(&lwp, &config, true));
     saved = lwp;
-    lwp_xsave(&lwp, &config, image);
+    lwp_xsave(&lwp, image);
     lwp_disable(&lwp);
     g_assert_false(lwp_busy(&lwp));
     lwp_xrstor(&lwp, &config, image, NULL);
@@ -852,6 +949,8 @@ static void test_xrstor_rules(void)
         { CB, RING, 1055, 1024, NULL, true, 1024, 0 },
         { CB, RING, 2048, 2016, NULL, true, 2048, 2016 },
         { CB, RING, 2048, 2017, NULL, true, 2048, 0 },
+        { CB, RING, 2048, 2032, NULL, true, 2048, 0 },
+        { CB, RING, 2048, 2047, NULL, true, 2048, 0 },
         { CB, RING, 2048, 0x7f, NULL, true, 2048, 0x60 },
         { CB, RING, 0xf0000400, 0, NULL, true, 1024, 0 },
         { 0x7ff800000000000, ~0ull, 1024, 0, NULL, true, 1024, 0 },
@@ -1153,7 +1252,7 @@ static void test_interrupt_enable(void)
     ins(1);
     ins(1);
     assert_reports(2, false, VECTOR);
-    lwp_xsave(&lwp, &config, image);
+    lwp_xsave(&lwp, image);
     g_assert_cmphex(image[8] | image[11], ==, 0);
     lwp_xrstor(&lwp, &config, image, NULL);
     g_assert_true(boundary(0x1000));
@@ -1187,8 +1286,8 @@ static void test_reports(void)
 
         put32(interval(CB, n), 1000);
         lwp.counter[n - 1] = 0;
-        miss(LWP_SOURCE_L2);
-        retire(0x1000, LWP_BRANCH_JMP, true, 0x1000);
+        miss(RETIRE_SOURCE_L2);
+        retire(0x1000, RETIRE_BRANCH_JMP, true, 0x1000);
         g_assert_cmpint(mem.reports, ==, 0);
         g_assert_true(boundary(0x1000));
         g_assert_cmphex(mem.bytes[RING + head - MEM_BASE], ==, n);
@@ -1348,20 +1447,20 @@ static void test_ip_filter(void)
         uint32_t filters;
         uint64_t base, limit;
         uint8_t eligible;       /* bit n is ips[n] */
-        LwpMode mode;
+        RetireMode mode;
     } t[] = {
-        { 0, 10, 20, 0x7f, LWP_MODE_INSNS },
-        { 1u << 30, 10, 20, 0x7f, LWP_MODE_INSNS },     /* IPI alone */
-        { 1u << 31, 10, 20, 0x1c, LWP_MODE_RANGE },
-        { 3u << 30, 10, 20, 0x63, LWP_MODE_RANGE },
-        { 1u << 31, 20, 10, 0, LWP_MODE_OFF },
-        { 3u << 30, 20, 10, 0x7f, LWP_MODE_INSNS },
-        { 1u << 31, 10, 10, 0x04, LWP_MODE_RANGE },
-        { 3u << 30, 10, 10, 0x7b, LWP_MODE_RANGE },
-        { 1u << 31, 0, UINT64_MAX, 0x7f, LWP_MODE_RANGE },
-        { 3u << 30, 0, UINT64_MAX, 0, LWP_MODE_OFF },
-        { 3u << 30, 1, UINT64_MAX, 0x01, LWP_MODE_RANGE },
-        { 3u << 30, 0, UINT64_MAX - 1, 0x40, LWP_MODE_RANGE },
+        { 0, 10, 20, 0x7f, RETIRE_INSNS },
+        { 1u << 30, 10, 20, 0x7f, RETIRE_INSNS },     /* IPI alone */
+        { 1u << 31, 10, 20, 0x1c, RETIRE_RANGE },
+        { 3u << 30, 10, 20, 0x63, RETIRE_RANGE },
+        { 1u << 31, 20, 10, 0, RETIRE_OFF },
+        { 3u << 30, 20, 10, 0x7f, RETIRE_INSNS },
+        { 1u << 31, 10, 10, 0x04, RETIRE_RANGE },
+        { 3u << 30, 10, 10, 0x7b, RETIRE_RANGE },
+        { 1u << 31, 0, UINT64_MAX, 0x7f, RETIRE_RANGE },
+        { 3u << 30, 0, UINT64_MAX, 0, RETIRE_OFF },
+        { 3u << 30, 1, UINT64_MAX, 0x01, RETIRE_RANGE },
+        { 3u << 30, 0, UINT64_MAX - 1, 0x40, RETIRE_RANGE },
     };
 
     for (int i = 0; i < G_N_ELEMENTS(t); i++) {
@@ -1376,11 +1475,11 @@ static void test_ip_filter(void)
             if (xrstor) {
                 uint8_t image[LWP_XSAVE_SIZE];
 
-                lwp_xsave(&lwp, &config, image);
+                lwp_xsave(&lwp, image);
                 lwp_xrstor(&lwp, &config, image, NULL);
                 if (t[i].filters >> 31) {
                     /* The image does not have the addresses (§8.2.5). */
-                    g_assert_cmpint(lwp_mode(&lwp), ==, LWP_MODE_BOUNDARY);
+                    g_assert_cmpint(lwp_mode(&lwp), ==, RETIRE_BOUNDARY);
                     g_assert_true(boundary(0x1000));
                 }
             }
@@ -1388,7 +1487,7 @@ static void test_ip_filter(void)
             for (int k = 0; k < G_N_ELEMENTS(ips); k++) {
                 int before = lwp.counter[LWP_EVENT_IRE - 1];
 
-                retire(ips[k], LWP_BRANCH_NONE, false, 0);
+                retire(ips[k], RETIRE_BRANCH_NONE, false, 0);
                 g_assert_cmpint(before - lwp.counter[LWP_EVENT_IRE - 1], ==,
                                 (t[i].eligible >> k) & 1);
             }
@@ -1416,14 +1515,48 @@ static void test_ip_filter_val(void)
     g_assert_true(val(1));
 }
 
+/*
+ * A boundary that could not read BaseIP; then the program goes on elsewhere,
+ * and LWPVAL reads it there.  Nothing waits for the boundary any more.
+ */
+static void test_ip_filter_val_elsewhere(void)
+{
+    uint8_t image[LWP_XSAVE_SIZE];
+
+    reset(FLAG_VAL | FLAG_IRE);
+    init_cb(CB, FLAG_VAL | FLAG_IRE, RING, MIN_RING);
+    put32(FILTERS(CB), 1u << 31);
+    put64(LIMIT_IP(CB), ~0ull);
+    put32(interval(CB, LWP_EVENT_IRE), 3);
+    put32(counter(CB, LWP_EVENT_IRE), 3);
+    put32(counter(CB, LWP_EVENT_VAL), 5);
+    g_assert_true(load(CB));
+    lwp_xsave(&lwp, image);
+    mem.absent[(CB - MEM_BASE) / PAGE] = true;
+    lwp_xrstor(&lwp, &config, image, NULL);
+    g_assert_true(FAULTS(boundary(0x1000)));
+    g_assert_true(FAULTS(val(1)));
+    g_assert_false(boundary(0x402000));
+    mem.absent[(CB - MEM_BASE) / PAGE] = false;
+    g_assert_false(boundary(0x402000));
+    g_assert_false(val(1));
+    g_assert_cmpint(lwp.counter[LWP_EVENT_VAL - 1], ==, 4);
+    for (int i = 0; i < 4; i++) {
+        retire(0x500000 + 5 * i, RETIRE_BRANCH_NONE, false, 0);
+    }
+    g_assert_true(boundary(0x500014));
+    g_assert_cmpuint(get32(HEAD(CB)), ==, 32);
+    assert_record(RING, LWP_EVENT_IRE, 0, 0, 0, 0x50000f, 0);
+}
+
 /* The bit of Filters that suppresses a class (Table 6-2). */
-static const uint32_t class_filter[LWP_NR_BRANCHES] = {
-    [LWP_BRANCH_JMP_ABS] = 1u << 27,    /* NAB */
-    [LWP_BRANCH_CALL_ABS] = 1u << 27,
-    [LWP_BRANCH_COND] = 1u << 28,       /* NCB */
-    [LWP_BRANCH_JMP] = 1u << 29,        /* NRB */
-    [LWP_BRANCH_CALL] = 1u << 29,
-    [LWP_BRANCH_RET] = 1u << 29,
+static const uint32_t class_filter[RETIRE_NR_BRANCHES] = {
+    [RETIRE_BRANCH_JMP_ABS] = 1u << 27,    /* NAB */
+    [RETIRE_BRANCH_CALL_ABS] = 1u << 27,
+    [RETIRE_BRANCH_COND] = 1u << 28,       /* NCB */
+    [RETIRE_BRANCH_JMP] = 1u << 29,        /* NRB */
+    [RETIRE_BRANCH_CALL] = 1u << 29,
+    [RETIRE_BRANCH_RET] = 1u << 29,
 };
 
 /* NAB, NCB and NRB; a waiting event does not take a branch that is filtered. */
@@ -1436,9 +1569,9 @@ static void test_branch_classes(void)
         put32(counter(CB, LWP_EVENT_BRE), 0);
         g_assert_true(load(CB));
         g_assert_cmpint(lwp_mode(&lwp), ==,
-                        suppressed == 0 ? LWP_MODE_BRANCHES :
-                        suppressed == 7 ? LWP_MODE_INSNS : LWP_MODE_CLASSES);
-        for (int c = LWP_BRANCH_NONE; c < LWP_NR_BRANCHES; c++) {
+                        suppressed == 0 ? RETIRE_BRANCHES :
+                        suppressed == 7 ? RETIRE_INSNS : RETIRE_CLASSES);
+        for (int c = RETIRE_BRANCH_NONE; c < RETIRE_NR_BRANCHES; c++) {
             bool counts = c && !(suppressed << 27 & class_filter[c]);
             uint32_t head = lwp.head;
 
@@ -1457,25 +1590,25 @@ static void test_branch_classes(void)
 static void test_prediction(void)
 {
     static const struct {
-        LwpBranch branch;
+        RetireBranch branch;
         uint64_t ip, target;
         bool taken;
         uint16_t flags;     /* 0x2000 PRV, 0x4000 PRD, 0x8000 TKN */
     } t[] = {
         /* Nothing is known: "not taken". */
-        { LWP_BRANCH_COND, 0x1001, 0x1006, false, 0x6000 },
-        { LWP_BRANCH_COND, 0x1002, 0x2000, true, 0xa000 },
-        { LWP_BRANCH_RET, 0x1003, 0x2000, true, 0x8000 },
-        { LWP_BRANCH_JMP_ABS, 0x1004, 0x2000, true, 0x8000 },
-        { LWP_BRANCH_CALL_ABS, 0x1005, 0x2000, true, 0x8000 },
-        { LWP_BRANCH_JMP, 0x1006, 0x2000, true, 0xe000 },
-        { LWP_BRANCH_CALL, 0x1007, 0x2000, true, 0xe000 },
+        { RETIRE_BRANCH_COND, 0x1001, 0x1006, false, 0x6000 },
+        { RETIRE_BRANCH_COND, 0x1002, 0x2000, true, 0xa000 },
+        { RETIRE_BRANCH_RET, 0x1003, 0x2000, true, 0x8000 },
+        { RETIRE_BRANCH_JMP_ABS, 0x1004, 0x2000, true, 0x8000 },
+        { RETIRE_BRANCH_CALL_ABS, 0x1005, 0x2000, true, 0x8000 },
+        { RETIRE_BRANCH_JMP, 0x1006, 0x2000, true, 0xe000 },
+        { RETIRE_BRANCH_CALL, 0x1007, 0x2000, true, 0xe000 },
         /* Now it is. */
-        { LWP_BRANCH_RET, 0x2000, 0x100c, true, 0xe000 },
-        { LWP_BRANCH_RET, 0x2000, 0x100b, true, 0xa000 },
-        { LWP_BRANCH_JMP_ABS, 0x1004, 0x2000, true, 0xe000 },
-        { LWP_BRANCH_CALL_ABS, 0x1005, 0x2001, true, 0xa000 },
-        { LWP_BRANCH_CALL_ABS, 0x1005, 0x2001, true, 0xe000 },
+        { RETIRE_BRANCH_RET, 0x2000, 0x100c, true, 0xe000 },
+        { RETIRE_BRANCH_RET, 0x2000, 0x100b, true, 0xa000 },
+        { RETIRE_BRANCH_JMP_ABS, 0x1004, 0x2000, true, 0xe000 },
+        { RETIRE_BRANCH_CALL_ABS, 0x1005, 0x2001, true, 0xa000 },
+        { RETIRE_BRANCH_CALL_ABS, 0x1005, 0x2001, true, 0xe000 },
     };
 
     for (int supported = 0; supported < 2; supported++) {
@@ -1504,7 +1637,7 @@ static void test_prediction(void)
         put64(BASE_IP(CB), 1);
         put64(LIMIT_IP(CB), 2);
         g_assert_true(load(CB));
-        retire(0x1000, LWP_BRANCH_CALL, true, 0x2000);
+        retire(0x1000, RETIRE_BRANCH_CALL, true, 0x2000);
         g_assert_cmpuint(predictor.top, ==, enabled);
     }
 }
@@ -1514,20 +1647,20 @@ static void test_prediction_filters(void)
 {
     static const struct {
         uint32_t events, caps, filters;
-        LwpMode mode;
+        RetireMode mode;
         bool right, wrong, unknown;     /* count */
     } t[] = {
-        { FLAG_BRE, ALL_CAPS, 0, LWP_MODE_BRANCHES, true, true, true },
-        { FLAG_BRE, ALL_CAPS, 1u << 25, LWP_MODE_PREDICTED, true, false, true },
-        { FLAG_BRE, ALL_CAPS, 1u << 26, LWP_MODE_PREDICTED, false, true, true },
-        { FLAG_BRE, ALL_CAPS, 3u << 25, LWP_MODE_PREDICTED,
+        { FLAG_BRE, ALL_CAPS, 0, RETIRE_BRANCHES, true, true, true },
+        { FLAG_BRE, ALL_CAPS, 1u << 25, RETIRE_PREDICTED, true, false, true },
+        { FLAG_BRE, ALL_CAPS, 1u << 26, RETIRE_PREDICTED, false, true, true },
+        { FLAG_BRE, ALL_CAPS, 3u << 25, RETIRE_PREDICTED,
           false, false, false },
-        { FLAG_BRE, ALL_CAPS, 7u << 27, LWP_MODE_CLASSES,
+        { FLAG_BRE, ALL_CAPS, 7u << 27, RETIRE_CLASSES,
           false, false, false },                    /* but it learns */
-        { FLAG_BRE, 0, 7u << 27, LWP_MODE_INSNS, false, false, false },
-        { FLAG_BRE, 0, 3u << 25, LWP_MODE_BRANCHES, true, true, true },
-        { FLAG_IRE, ALL_CAPS, 3u << 25, LWP_MODE_INSNS, false, false, false },
-        { FLAG_BRE, ALL_CAPS, 5u << 25, LWP_MODE_PREDICTED,
+        { FLAG_BRE, 0, 7u << 27, RETIRE_INSNS, false, false, false },
+        { FLAG_BRE, 0, 3u << 25, RETIRE_BRANCHES, true, true, true },
+        { FLAG_IRE, ALL_CAPS, 3u << 25, RETIRE_INSNS, false, false, false },
+        { FLAG_BRE, ALL_CAPS, 5u << 25, RETIRE_PREDICTED,
           true, false, false },                     /* and NAB */
     };
 
@@ -1545,17 +1678,17 @@ static void test_prediction_filters(void)
         if (t[i].events != FLAG_BRE) {
             continue;
         }
-        retire(0x1000, LWP_BRANCH_COND, false, 0x1005);
+        retire(0x1000, RETIRE_BRANCH_COND, false, 0x1005);
         g_assert_cmpint(*left, ==, 3 - t[i].right);
-        retire(0x1000, LWP_BRANCH_COND, true, 0x2000);
+        retire(0x1000, RETIRE_BRANCH_COND, true, 0x2000);
         g_assert_cmpint(*left, ==, 3 - t[i].right - t[i].wrong);
-        retire(0x1000, LWP_BRANCH_JMP_ABS, true, 0x2000);
+        retire(0x1000, RETIRE_BRANCH_JMP_ABS, true, 0x2000);
         g_assert_cmpint(*left, ==,
                         3 - t[i].right - t[i].wrong - t[i].unknown);
 
         /* A waiting event does not take what does not count. */
         lwp.counter[LWP_EVENT_BRE - 1] = -1;
-        retire(0x3000, LWP_BRANCH_JMP, true, 0x2000);
+        retire(0x3000, RETIRE_BRANCH_JMP, true, 0x2000);
         g_assert_cmpuint(lwp.npending, ==, t[i].right);
     }
 }
@@ -1595,12 +1728,12 @@ static void test_miss_latency(void)
                           ALL_CAPS & ~LWP_CAP_CACHE_LATENCY;
             config.latency_bits = t[i].bits;
             config.latency_round = t[i].round;
-            config.latency[LWP_SOURCE_REMOTE] = t[i].latency;
+            config.model.latency[RETIRE_SOURCE_REMOTE] = t[i].latency;
             init_cb(CB, FLAG_DME, RING, MIN_RING);
             put32(FILTERS(CB), t[i].min | 15u << 9);    /* no CLF */
             g_assert_true(load(CB));
-            g_assert_true(miss_due(LWP_SOURCE_REMOTE, 0) == counts);
-            miss(LWP_SOURCE_REMOTE);
+            g_assert_true(miss_due(RETIRE_SOURCE_REMOTE, 0) == counts);
+            miss(RETIRE_SOURCE_REMOTE);
             g_assert_cmpuint(lwp.npending, ==, counts);
             if (counts) {
                 uint32_t rounded = t[i].latency >> t[i].round << t[i].round;
@@ -1617,9 +1750,9 @@ static void test_miss_latency(void)
 /* CLF and the bits behind it, together with MinLatency. */
 static void test_miss_levels(void)
 {
-    static const LwpSource sources[] = {
-        LWP_SOURCE_L2, LWP_SOURCE_L3, LWP_SOURCE_REMOTE, LWP_SOURCE_DRAM,
-        LWP_SOURCE_OTHER,
+    static const RetireSource sources[] = {
+        RETIRE_SOURCE_L2, RETIRE_SOURCE_L3, RETIRE_SOURCE_REMOTE, RETIRE_SOURCE_DRAM,
+        RETIRE_SOURCE_OTHER,
     };
     static const uint32_t bit[] = { 0, 1u << 9, 1u << 10, 1u << 11, 1u << 12 };
 
@@ -1644,7 +1777,7 @@ static void test_miss_levels(void)
                 miss(sources[i]);
                 g_assert_cmpint(lwp.counter[LWP_EVENT_DME - 1], ==, !counts);
                 g_assert_true(miss_due(sources[i], 0) == counts);
-                g_assert_true(lwp_miss_due(&lwp, &config, NULL) == counts);
+                g_assert_true(worst_miss_due() == counts);
             }
         }
     }
@@ -1653,8 +1786,8 @@ static void test_miss_levels(void)
 /* Every (interval + 1)th miss has a record like Figure 2-5. */
 static void test_miss_records(void)
 {
-    const LwpSource s[] = { LWP_SOURCE_L2, LWP_SOURCE_L3, LWP_SOURCE_REMOTE,
-                            LWP_SOURCE_DRAM, LWP_SOURCE_OTHER };
+    const RetireSource s[] = { RETIRE_SOURCE_L2, RETIRE_SOURCE_L3, RETIRE_SOURCE_REMOTE,
+                            RETIRE_SOURCE_DRAM, RETIRE_SOURCE_OTHER };
     const uint32_t latency[] = { 16, 48, 112, 192, 400 };
     int head = 0;
 
@@ -1669,7 +1802,7 @@ static void test_miss_records(void)
         for (int i = 0; i < 20; i++) {
             head = lwp.head;
             miss(s[i % 5]);
-            retire(0x403000, LWP_BRANCH_NONE, false, 0x403005);
+            retire(0x403000, RETIRE_BRANCH_NONE, false, 0x403005);
             g_assert_true(boundary(0x403005));
             g_assert_cmpuint(lwp.head - head, ==, i % 3 == 1 ? 32 : 0);
             if (i % 3 == 1) {
@@ -1683,9 +1816,9 @@ static void test_miss_records(void)
     /* The first of several; the others shorten the next period. */
     start(FLAG_DME, FLAG_DME);
     put32(interval(CB, LWP_EVENT_DME), 100);
-    miss(LWP_SOURCE_DRAM);
-    miss(LWP_SOURCE_L2);
-    miss(LWP_SOURCE_L3);
+    miss(RETIRE_SOURCE_DRAM);
+    miss(RETIRE_SOURCE_L2);
+    miss(RETIRE_SOURCE_L3);
     g_assert_cmpuint(lwp.npending, ==, 1);
     g_assert_true(boundary(0x403000));
     g_assert_cmpint(lwp.counter[LWP_EVENT_DME - 1], ==, 98);
@@ -1696,15 +1829,15 @@ static void test_miss_records(void)
     set_pending((LwpRecord) { { 9 } });
     mem.absent[(RING - MEM_BASE) / PAGE] = true;
     g_assert_true(FAULTS(boundary(0x1000)));
-    miss(LWP_SOURCE_DRAM);
+    miss(RETIRE_SOURCE_DRAM);
     g_assert_cmpuint(lwp.npending, ==, 1);
     g_assert_cmpint(lwp.counter[LWP_EVENT_DME - 1], ==, -1);
     mem.absent[(RING - MEM_BASE) / PAGE] = false;
     g_assert_true(boundary(0x1000));
     /* Nor does an instruction that retires. */
-    retire(0x1000, LWP_BRANCH_NONE, false, 0x1005);
+    retire(0x1000, RETIRE_BRANCH_NONE, false, 0x1005);
     g_assert_cmpuint(lwp.npending, ==, 0);
-    miss(LWP_SOURCE_L3);
+    miss(RETIRE_SOURCE_L3);
     g_assert_cmpuint(lwp.npending, ==, 1);
 
     /* Not enabled, or not eligible. */
@@ -1718,8 +1851,8 @@ static void test_miss_records(void)
     g_assert_true(load(CB));
     g_assert_true(lwp_wants_loads(&lwp));
     g_assert_false(lwp.all_misses);
-    g_assert_false(miss_due(LWP_SOURCE_DRAM, 1000));
-    miss(LWP_SOURCE_DRAM);
+    g_assert_false(miss_due(RETIRE_SOURCE_DRAM, 1000));
+    miss(RETIRE_SOURCE_DRAM);
     g_assert_cmpuint(lwp.npending, ==, 0);
     g_assert_cmpint(lwp.counter[LWP_EVENT_DME - 1], ==, 0);
     g_assert_cmpint(lwp.counter[LWP_EVENT_CNH - 1], ==, 0);
@@ -1733,7 +1866,7 @@ static void test_miss_clocks(void)
 
     reset(events);
     config.caps = ALL_CAPS;
-    config.refclk_ratio = 1333;
+    config.model.refclk_ratio = 1333;
     init_cb(CB, events, RING, MIN_RING);
     put32(FILTERS(CB), 1u << 8);        /* CLF and no level */
     for (int n = LWP_EVENT_DME; n <= LWP_EVENT_RNH; n++) {
@@ -1742,8 +1875,8 @@ static void test_miss_clocks(void)
     g_assert_true(load(CB));
     g_assert_false(lwp.all_misses);
     for (int i = 1; i <= 100; i++) {
-        miss(LWP_SOURCE_DRAM);
-        retire(0x403000, LWP_BRANCH_NONE, false, 0x403005);
+        miss(RETIRE_SOURCE_DRAM);
+        retire(0x403000, RETIRE_BRANCH_NONE, false, 0x403005);
         g_assert_cmpint(left[LWP_EVENT_DME - 1], ==, MAX_COUNT);
         g_assert_cmpint(left[LWP_EVENT_CNH - 1], ==, MAX_COUNT - 201 * i);
         g_assert_cmpint(left[LWP_EVENT_RNH - 1], ==,
@@ -1777,33 +1910,34 @@ static void test_miss_due(void)
         uint32_t event = t[i].event;
 
         reset(ALL_EVENTS);
-        config.insn_clocks = 3;
-        config.refclk_ratio = t[i].ratio;
+        config.model.insn_clocks = 3;
+        config.model.refclk_ratio = t[i].ratio;
         init_cb(CB, FLAG_DME | LWP_FLAG(event), RING, MIN_RING);
         put32(counter(CB, LWP_EVENT_DME), 5);
         put32(counter(CB, event), t[i].left);
         g_assert_true(load(CB));
         lwp.ref_fraction = t[i].fraction;
-        lwp.fuse -= LWP_FUSE(t[i].ahead, 0);
-        g_assert_false(miss_due(LWP_SOURCE_L2, t[i].due - 1));
-        g_assert_true(miss_due(LWP_SOURCE_L2, t[i].due));
-        config.latency_worst = t[i].due - 1;
-        g_assert_false(lwp_miss_due(&lwp, &config, NULL));
-        config.latency_worst = t[i].due;
-        g_assert_true(lwp_miss_due(&lwp, &config, NULL));
+        sync_account();
+        retire_begin(&account, t[i].ahead, RETIRE_BRANCH_NONE);
+        g_assert_false(miss_due(RETIRE_SOURCE_L2, t[i].due - 1));
+        g_assert_true(miss_due(RETIRE_SOURCE_L2, t[i].due));
+        config.model.latency_worst = t[i].due - 1;
+        g_assert_false(worst_miss_due());
+        config.model.latency_worst = t[i].due;
+        g_assert_true(worst_miss_due());
 
         /* As it is with an event that has been foreseen. */
-        lwp.ndue = 1;
-        g_assert_true(miss_due(LWP_SOURCE_L2, 0));
-        config.latency_worst = 0;
-        g_assert_true(lwp_miss_due(&lwp, &config, NULL));
-        lwp.ndue = 0;
+        account.due = true;
+        g_assert_true(miss_due(RETIRE_SOURCE_L2, 0));
+        config.model.latency_worst = 0;
+        g_assert_true(worst_miss_due());
+        account.due = false;
 
         /* Clocks are off the counter at once, instructions when they are. */
         if (t[i].due > 1) {
-            config.latency[LWP_SOURCE_L2] = t[i].due - 1;
-            miss(LWP_SOURCE_L2);
-            lwp_sync(&lwp, &config);
+            config.model.latency[RETIRE_SOURCE_L2] = t[i].due - 1;
+            miss(RETIRE_SOURCE_L2);
+            report_account();
             g_assert_cmpint(lwp.counter[event - 1], ==,
                             t[i].left -
                             (int)(((t[i].due - 1 + 3 * t[i].ahead) *
@@ -1811,24 +1945,24 @@ static void test_miss_due(void)
                              (event == LWP_EVENT_RNH ? t[i].fraction : 0)) /
                              1000));
             g_assert_cmpuint(lwp.npending, ==, 0);
-            retire(0x1000, LWP_BRANCH_NONE, false, 0x1005);
+            retire(0x1000, RETIRE_BRANCH_NONE, false, 0x1005);
         }
     }
 
     /* Without clocks, instructions ahead and latency do not matter. */
     start(FLAG_DME | FLAG_IRE, FLAG_DME | FLAG_IRE);
     lwp.counter[LWP_EVENT_DME - 1] = 1;
-    g_assert_false(miss_due(LWP_SOURCE_DRAM, 1000000));
-    g_assert_false(lwp_miss_due(&lwp, &config, NULL));
+    g_assert_false(miss_due(RETIRE_SOURCE_DRAM, 1000000));
+    g_assert_false(worst_miss_due());
     lwp.counter[LWP_EVENT_DME - 1] = 0;
-    g_assert_true(miss_due(LWP_SOURCE_DRAM, 0));
-    g_assert_true(lwp_miss_due(&lwp, &config, NULL));
+    g_assert_true(miss_due(RETIRE_SOURCE_DRAM, 0));
+    g_assert_true(worst_miss_due());
 }
 
 /* A miss that brings an event near shortens the fuse, and keeps what is due. */
 static void test_miss_fuse(void)
 {
-    LwpBlock block = { .ip = 0x1000, .lengths = { 0x1111111111 }, .insns = 10 };
+    RetireBlock block = { .ip = 0x1000, .lengths = { 0x1111111111 }, .insns = 10 };
     int ran = 0;
 
     reset(FLAG_DME | FLAG_CNH);
@@ -1837,22 +1971,20 @@ static void test_miss_fuse(void)
     put32(counter(CB, LWP_EVENT_CNH), 8000);
     put32(interval(CB, LWP_EVENT_CNH), 8000);
     g_assert_true(load(CB));
-    lwp.fuse -= LWP_FUSE(10, 0);
-    g_assert_cmpint(lwp.fuse, >=, 0);
-    config.latency[LWP_SOURCE_DRAM] = 7000;
-    g_assert_false(miss_due(LWP_SOURCE_DRAM, 7000));
-    miss(LWP_SOURCE_DRAM);
+    sync_account();
+    retire_begin(&account, 10, RETIRE_BRANCH_NONE);
+    g_assert_cmpint(account.fuse, >=, 0);
+    config.model.latency[RETIRE_SOURCE_DRAM] = 7000;
+    g_assert_false(miss_due(RETIRE_SOURCE_DRAM, 7000));
+    miss(RETIRE_SOURCE_DRAM);
     for (ran = 10; ran < 1000; ran += 10) {
-        lwp.fuse -= LWP_FUSE(10, 0);
-        g_assert_true(lwp.fuse >= 0 || lwp_trip(&lwp, &mem.parent, &block));
-        g_assert_cmpuint(lwp.ndue, ==, 0);
+        g_assert_true(begin_block(&block));
+        g_assert_false(account.due);
     }
     /* 1000 more have retired, and the next one is it. */
-    lwp.fuse -= LWP_FUSE(10, 0);
-    g_assert_cmpint(lwp.fuse, <, 0);
-    g_assert_true(lwp_trip(&lwp, &mem.parent, &block));
-    g_assert_cmpuint(lwp.ndue, ==, 1);
-    lwp_sync(&lwp, &config);
+    g_assert_true(begin_block(&block));
+    g_assert_true(account.due);
+    report_account();
     g_assert_cmpuint(lwp.npending, ==, 1);
     g_assert_cmphex(lwp.pending[0].q[0], ==, LWP_EVENT_CNH);
     g_assert_cmphex(lwp.pending[0].q[1], ==, 0x1000);
@@ -1867,8 +1999,8 @@ typedef struct Insn {
     uint64_t ip, target;
     uint8_t len;
     bool taken;
-    LwpBranch branch;
-    LwpMiss miss[2];
+    RetireBranch branch;
+    RetireMiss miss[2];
     int nmisses, seen;          /* seen by the engine */
 } Insn;
 
@@ -1877,18 +2009,18 @@ typedef struct Model {
     uint64_t fraction;
     uint32_t flags, filters;
     uint64_t base, limit;
-    LwpPredictor predictor;
+    RetirePredictor predictor;
     GArray *records;            /* of LwpRecord */
 } Model;
 
 /* Whether a miss counts, and what is recorded of its latency. */
-static bool model_miss_counts(const Model *m, LwpSource source,
+static bool model_miss_counts(const Model *m, RetireSource source,
                               uint64_t *latency)
 {
     static const int bit[] = { [1] = 9, [2] = 10, [3] = 11, [7] = 12 };
     uint64_t max = (1u << config.latency_bits) - (1u << config.latency_round);
 
-    *latency = config.latency[source];
+    *latency = config.model.latency[source];
     *latency = MIN(*latency - *latency % (1u << config.latency_round), max);
     if ((config.caps & LWP_CAP_CACHE_LATENCY) &&
         *latency < MIN((m->filters & 0xff) * 16, max)) {
@@ -1906,7 +2038,7 @@ static uint64_t model_misses(Model *m, const Insn *insn)
     uint64_t clocks = 0;
 
     for (int i = 0; i < insn->nmisses; i++) {
-        const LwpMiss *miss = &insn->miss[i];
+        const RetireMiss *miss = &insn->miss[i];
         bool dav = config.caps & LWP_CAP_DATA_ADDRESS;
         uint64_t latency;
 
@@ -1927,13 +2059,13 @@ static uint64_t model_misses(Model *m, const Insn *insn)
 
 static void model_retire(Model *m, const Insn *insn)
 {
-    uint64_t clocks = config.insn_clocks;
+    uint64_t clocks = config.model.insn_clocks;
     bool inside = insn->ip >= m->base && insn->ip <= m->limit;
     bool predicts = config.caps & LWP_CAP_PREDICTION;
-    LwpPrediction p = { false };
+    RetirePrediction p = { false };
 
     if (predicts && insn->branch && (m->flags & FLAG_BRE)) {
-        p = lwp_predict(&m->predictor, insn->branch, insn->ip,
+        p = retire_predict(&m->predictor, insn->branch, insn->ip,
                         insn->ip + insn->len, insn->taken, insn->target);
     }
     if ((m->filters >> 31) && inside == !!(m->filters & 1u << 30)) {
@@ -1961,9 +2093,9 @@ static void model_retire(Model *m, const Insn *insn)
             r.q[2] = insn->target;
         }
         if (n == LWP_EVENT_RNH) {
-            m->fraction += clocks * config.refclk_ratio;
-            *c -= m->fraction / LWP_REFCLK_UNIT;
-            m->fraction %= LWP_REFCLK_UNIT;
+            m->fraction += clocks * config.model.refclk_ratio;
+            *c -= m->fraction / RETIRE_REFCLK_UNIT;
+            m->fraction %= RETIRE_REFCLK_UNIT;
         } else {
             *c -= n == LWP_EVENT_CNH ? clocks : 1;
         }
@@ -2006,7 +2138,7 @@ static void cross_boundary(uint64_t ip)
             uint8_t image[LWP_XSAVE_SIZE];
             uint32_t fraction = lwp.ref_fraction;
 
-            lwp_xsave(&lwp, &config, image);
+            lwp_xsave(&lwp, image);
             lwp_disable(&lwp);
             lwp_xrstor(&lwp, &config, image, NULL);
             lwp.ref_fraction = fraction;
@@ -2019,16 +2151,18 @@ static void cross_boundary(uint64_t ip)
 static bool run_misses(Insn *insn, bool late)
 {
     for (; lwp_wants_loads(&lwp) && insn->seen < insn->nmisses; insn->seen++) {
-        const LwpMiss *miss = &insn->miss[insn->seen];
-        bool due = lwp_miss_due(&lwp, &config, miss);
+        const RetireMiss *miss = &insn->miss[insn->seen];
+        bool due = lwp_miss_due(&lwp, &config, ahead(), miss);
 
         /* The cheap question has to be answered "yes" first. */
-        g_assert_true(lwp_miss_due(&lwp, &config, NULL) ||
+        g_assert_true(worst_miss_due() ||
                       !lwp_eligible(&lwp, miss->ip) || !due);
         if (!late && due) {
             return false;
         }
-        lwp_miss(&lwp, &config, miss);
+        if (lwp_miss(&lwp, &config, miss)) {
+            retire_arm(&account, lwp_distance(&lwp));
+        }
     }
     return true;
 }
@@ -2037,7 +2171,7 @@ static bool run_misses(Insn *insn, bool late)
  * The first @n of @counted instructions that have been taken off the fuse;
  * returns how many of them have retired.
  */
-static int run_counted(Insn *insn, int n, int counted, LwpBranch branch)
+static int run_counted(Insn *insn, int n, int counted, RetireBranch branch)
 {
     int i = 0;
 
@@ -2045,13 +2179,13 @@ static int run_counted(Insn *insn, int n, int counted, LwpBranch branch)
         i++;
     }
     if (i < counted) {
-        lwp_unretire(&lwp, counted - i, branch, insn[i].ip);
+        retire_unretire(&account, counted - i, branch, insn[i].ip);
     }
-    if (i < n) {
-        lwp_step(&lwp, 1);
-        lwp_sync(&lwp, &config);
-    } else if (i < counted && g_test_rand_bit()) {
-        lwp_sync(&lwp, &config);    /* to the kernel */
+    if (i < n || (i < counted && g_test_rand_bit())) {
+        /* To the kernel, or to run an instruction alone. */
+        settle();
+        account.step = i < n;
+        sync_account();
     }
     return i;
 }
@@ -2059,33 +2193,37 @@ static int run_counted(Insn *insn, int n, int counted, LwpBranch branch)
 static void run_late(Insn *insn)
 {
     run_misses(insn, true);
-    lwp_retire(&lwp, &config, &predictor, &(LwpInsn) {
+    account.step -= MIN(account.step, retire_ahead(&account) + 1);
+    report_account();
+    lwp_retire(&lwp, &config, &predictor, &(RetireInsn) {
         .ip = insn->ip, .next = insn->ip + insn->len, .target = insn->target,
         .branch = insn->branch, .taken = insn->taken,
     });
     cross_boundary(insn->target);
+    sync_account();
 }
 
 /* Runs a block; returns how many of its instructions have retired. */
 static int run_block(Insn *insn, int n)
 {
-    LwpMode mode = lwp_mode(&lwp);
+    RetireMode mode = lwp_mode(&lwp);
     int left_at = g_test_rand_int_range(0, 10) ? n :
                   g_test_rand_int_range(0, n);
     Insn *last = &insn[n - 1];
-    bool late = mode == LWP_MODE_PREDICTED && last->branch;
+    bool late = mode == RETIRE_PREDICTED && last->branch;
     int counted = n - late;
-    LwpBlock block = { .ip = insn->ip, .insns = counted, .late = late,
-                       .branch = late ? LWP_BRANCH_NONE : last->branch };
-    uint32_t unit = lwp.branch_unit[block.branch];
+    RetireBlock block = { .ip = insn->ip, .insns = counted, .late = late,
+                          .branch = late ? RETIRE_BRANCH_NONE : last->branch };
     bool first = lwp_eligible(&lwp, insn[0].ip);
     int ran;
 
-    if (mode == LWP_MODE_OFF) {
+    if (mode == RETIRE_OFF) {
         return n;
     }
-    if (mode == LWP_MODE_BOUNDARY || mode == LWP_MODE_STEP) {
+    if (mode == RETIRE_BOUNDARY || account.step) {
+        report_account();
         cross_boundary(insn->ip);
+        sync_account();
         run_late(insn);
         return 1;
     }
@@ -2094,24 +2232,21 @@ static int run_block(Insn *insn, int n)
     }
     for (int i = 1; i < counted; i++) {
         if (lwp_eligible(&lwp, insn[i].ip) != first) {
-            lwp_step(&lwp, n);
-            lwp_sync(&lwp, &config);
+            account.step = n;
+            sync_account();
             return 0;
         }
     }
-    if (first && counted) {
-        lwp.fuse -= LWP_FUSE(counted, unit);
-        if (lwp.fuse < 0 && !lwp_trip(&lwp, &mem.parent, &block)) {
-            int step = MIN(lwp.step, counted);
+    if (first && counted && !begin_block(&block)) {
+        int step = MIN(account.step, counted);
 
-            g_assert_cmpint(step, >, 0);
-            lwp.fuse -= LWP_FUSE(step - 1, 0);
-            ran = run_counted(insn, step - 1, step - 1, LWP_BRANCH_NONE);
-            if (ran == step - 1) {
-                run_late(&insn[ran++]);
-            }
-            return ran;
+        g_assert_cmpint(step, >, 0);
+        retire_begin(&account, step - 1, RETIRE_BRANCH_NONE);
+        ran = run_counted(insn, step - 1, step - 1, RETIRE_BRANCH_NONE);
+        if (ran == step - 1) {
+            run_late(&insn[ran++]);
         }
+        return ran;
     }
     ran = run_counted(insn, MIN(left_at, counted), counted, block.branch);
     if (left_at < n || ran < counted) {
@@ -2121,28 +2256,28 @@ static int run_block(Insn *insn, int n)
         run_late(last);
     } else if (last->branch && (config.caps & LWP_CAP_PREDICTION) &&
                (lwp.flags & FLAG_BRE)) {
-        lwp_predict(&predictor, last->branch, last->ip, last->ip + last->len,
-                    last->taken, last->target);
+        retire_predict(&predictor, last->branch, last->ip,
+                       last->ip + last->len, last->taken, last->target);
     }
     return n;
 }
 
 static void add_misses(Insn *insn)
 {
-    static const LwpSource sources[] = {
-        LWP_SOURCE_L2, LWP_SOURCE_L3, LWP_SOURCE_REMOTE, LWP_SOURCE_DRAM,
-        LWP_SOURCE_OTHER,
+    static const RetireSource sources[] = {
+        RETIRE_SOURCE_L2, RETIRE_SOURCE_L3, RETIRE_SOURCE_REMOTE, RETIRE_SOURCE_DRAM,
+        RETIRE_SOURCE_OTHER,
     };
 
     while (insn->nmisses < 2 && g_test_rand_int_range(0, 5) == 0) {
-        LwpSource s = sources[g_test_rand_int_range(0, 5)];
-        LwpSource other = sources[g_test_rand_int_range(0, 5)];
+        RetireSource s = sources[g_test_rand_int_range(0, 5)];
+        RetireSource other = sources[g_test_rand_int_range(0, 5)];
 
         /* Some are in two lines. */
-        insn->miss[insn->nmisses++] = (LwpMiss) {
+        insn->miss[insn->nmisses++] = (RetireMiss) {
             .ip = insn->ip, .addr = g_test_rand_int(), .source = s,
-            .clocks = config.latency[s] +
-                      (g_test_rand_bit() ? config.latency[other] : 0),
+            .clocks = config.model.latency[s] +
+                      (g_test_rand_bit() ? config.model.latency[other] : 0),
         };
     }
 }
@@ -2150,7 +2285,7 @@ static void add_misses(Insn *insn)
 /* Runs some instructions from @ip on; returns where the program goes on. */
 static uint64_t run_somewhere(Model *m, GArray *got, uint64_t ip, int depth)
 {
-    Insn insn[LWP_BLOCK_MAX];
+    Insn insn[RETIRE_BLOCK_MAX];
     int n = g_test_rand_int_range(1, g_test_rand_int_range(0, 9) ? 21 :
                                      G_N_ELEMENTS(insn) + 1);
 
@@ -2163,7 +2298,7 @@ static uint64_t run_somewhere(Model *m, GArray *got, uint64_t ip, int depth)
     if (g_test_rand_bit()) {
         Insn *last = &insn[n - 1];
 
-        last->branch = g_test_rand_int_range(1, LWP_NR_BRANCHES);
+        last->branch = g_test_rand_int_range(1, RETIRE_NR_BRANCHES);
         last->taken = g_test_rand_bit();
         if (last->taken) {
             ip = 0x10000 + g_test_rand_int_range(0, 600);
@@ -2196,16 +2331,16 @@ static void compare_with_model(uint32_t events, uint32_t filters,
     uint64_t ip = 0x10000;
 
     reset(ALL_EVENTS);
-    config.insn_clocks = g_test_rand_int_range(1, 4);
-    config.refclk_ratio = g_test_rand_int_range(1, 2500);
+    config.model.insn_clocks = g_test_rand_int_range(1, 4);
+    config.model.refclk_ratio = g_test_rand_int_range(1, 2500);
     config.caps = LWP_CAP_IP_FILTER | (g_test_rand_int() & ALL_CAPS);
     config.latency_bits = g_test_rand_int_range(10, 14);
     config.latency_round = g_test_rand_int_range(0, 5);
-    config.latency_worst = 0;
-    for (int i = 0; i < LWP_NR_SOURCES; i++) {
-        config.latency[i] = g_test_rand_int_range(1, 4 << (i + 1));
-        config.latency_worst = MAX(config.latency_worst,
-                                   2 * config.latency[i]);
+    config.model.latency_worst = 0;
+    for (int i = 0; i < RETIRE_NR_SOURCES; i++) {
+        config.model.latency[i] = g_test_rand_int_range(1, 4 << (i + 1));
+        config.model.latency_worst = MAX(config.model.latency_worst,
+                                   2 * config.model.latency[i]);
     }
     init_cb(CB, events, RING, 4 * PAGE);
     put32(FILTERS(CB), filters);
@@ -2221,9 +2356,12 @@ static void compare_with_model(uint32_t events, uint32_t filters,
     }
     g_assert_true(load(CB));
 
+    sync_account();
     for (int b = 0; b < 150; b++) {
         ip = run_somewhere(&m, got, ip, 0);
     }
+    settle();
+    g_assert_true(boundary(ip));
     g_assert_cmphex(slwpcb(), ==, CB);
     drain(got);
     for (int i = 0; i < MIN(got->len, m.records->len); i++) {
@@ -2253,7 +2391,8 @@ static void test_model(void)
     };
     static const int max_interval[] = { 1, 8, 60, 300, 4000, 60000 };
 
-    for (int round = 0; round < 4; round++) {
+    for (int round = 0; round < 8; round++) {
+        direct = round & 4;
         for (int e = 0; e < G_N_ELEMENTS(events); e++) {
             for (int i = 0; i < G_N_ELEMENTS(max_interval); i++) {
                 uint32_t ipf = round % 4 == 1 ? 1u << 31 :
@@ -2271,22 +2410,39 @@ static void test_model(void)
             }
         }
     }
+    direct = false;
 }
 
 /* Whatever there is to do, the next block asks. */
 static void test_expire(void)
 {
-    LwpBlock block = { .ip = 0x1000, .lengths = { 0x11111 }, .insns = 5 };
+    RetireBlock block = { .ip = 0x1000, .lengths = { 0x11111 }, .insns = 5 };
 
     start(FLAG_IRE, FLAG_IRE);
     lwp.counter[LWP_EVENT_IRE - 1] = 1000;
     g_assert_true(lwp_load_state(&lwp, &config, true));
+    sync_account();
     for (int i = 1; i <= 10; i++) {
-        lwp.fuse -= LWP_FUSE(5, 0);
-        g_assert_true(lwp.fuse >= 0 || lwp_trip(&lwp, &mem.parent, &block));
-        lwp_expire(&lwp, &config);
-        g_assert_cmpint(lwp.counter[LWP_EVENT_IRE - 1], ==, 1000 - 5 * i);
-        g_assert_cmpint(lwp.fuse - LWP_FUSE(1, 0), <, 0);
+        g_assert_true(begin_block(&block));
+        retire_expire(&account);
+        g_assert_cmpint(account.fuse - RETIRE_FUSE(1, 0), <, 0);
+    }
+    report_account();
+    g_assert_cmpint(lwp.counter[LWP_EVENT_IRE - 1], ==, 1000 - 50);
+}
+
+/* The address of each instruction of a block. */
+static void test_block_ip(void)
+{
+    RetireBlock block = { .ip = 0x1000 };
+    uint64_t ip = block.ip;
+
+    for (int i = 0; i < RETIRE_BLOCK_MAX; i++) {
+        block.lengths[i / 16] |= (1ull + i * 7 % 15) << (i % 16 * 4);
+    }
+    for (int i = 0; i < RETIRE_BLOCK_MAX; i++) {
+        g_assert_cmphex(retire_block_ip(&block, i), ==, ip);
+        ip += 1 + i * 7 % 15;
     }
 }
 
@@ -2300,14 +2456,16 @@ static void test_overrun_blocks(void)
     start(FLAG_IRE, FLAG_IRE);
     put32(interval(CB, LWP_EVENT_IRE), 100);
     lwp.counter[LWP_EVENT_IRE - 1] = -300;
-    lwp_xsave(&lwp, &config, image);
+    lwp_xsave(&lwp, image);
     lwp_xrstor(&lwp, &config, image, NULL);
+    sync_account();
     for (int i = 0; i < G_N_ELEMENTS(insn); i++) {
         insn[i] = (Insn) { .ip = 0x1000 + i, .target = 0x1001 + i, .len = 1 };
     }
     for (int i = 0; i < G_N_ELEMENTS(insn);) {
         i += run_block(&insn[i], MIN(10, G_N_ELEMENTS(insn) - i));
     }
+    settle();
     slwpcb();
     g_assert_cmpuint(lwp.head, ==, sizeof(want) / 8 * LWP_RECORD_SIZE);
     for (int i = 0; i < G_N_ELEMENTS(want); i++) {
@@ -2324,10 +2482,10 @@ static void test_pending_full(void)
     }
     lwp.npending = LWP_NR_EVENTS;
     g_assert_true(lwp_load_state(&lwp, &config, true));
-    retire(0x1000, LWP_BRANCH_NONE, false, 0);
+    retire(0x1000, RETIRE_BRANCH_NONE, false, 0);
     g_assert_cmpuint(lwp.npending, ==, LWP_NR_EVENTS);
     g_assert_true(boundary(0x1001));
-    retire(0x1001, LWP_BRANCH_NONE, false, 0);
+    retire(0x1001, RETIRE_BRANCH_NONE, false, 0);
     g_assert_true(boundary(0x1002));
     assert_record(RING + 32 * LWP_NR_EVENTS, 2, 0, 0, 0, 0x1001, 0);
 }
@@ -2335,7 +2493,7 @@ static void test_pending_full(void)
 /* A store that may fault is made right behind the instruction (§8.6). */
 static void test_precise(void)
 {
-    LwpBlock block = { .ip = 0x1000, .lengths = { 0x1111111111 }, .insns = 10 };
+    RetireBlock block = { .ip = 0x1000, .lengths = { 0x1111111111 }, .insns = 10 };
 
     reset(FLAG_IRE);
     init_cb(CB, FLAG_IRE, RING, 4 * PAGE);
@@ -2345,38 +2503,34 @@ static void test_precise(void)
     g_assert_true(load(CB));
     mem.absent[(RING - MEM_BASE) / PAGE] = true;
     mem.absent[(RING - MEM_BASE) / PAGE + 1] = true;
+    sync_account();
 
     /* The first record's page is missing until the event has occurred. */
-    lwp.fuse -= LWP_FUSE(10, 0);
-    g_assert_false(lwp_trip(&lwp, &mem.parent, &block));
-    g_assert_cmpuint(lwp.step, ==, 4);
+    g_assert_false(begin_block(&block));
+    g_assert_cmpuint(account.step, ==, 4);
     mem.absent[(RING - MEM_BASE) / PAGE] = false;
-    lwp.fuse -= LWP_FUSE(3, 0);
-    retire(0x1003, LWP_BRANCH_NONE, false, 0);
+    retire_begin(&account, 3, RETIRE_BRANCH_NONE);
+    account.step = 0;
+    report_account();
+    retire(0x1003, RETIRE_BRANCH_NONE, false, 0);
     g_assert_true(boundary(0x1004));
+    sync_account();
 
     /* The second one has the same page. */
     for (int i = 0; i < 10; i++) {
-        lwp.fuse -= LWP_FUSE(10, 0);
-        g_assert_true(lwp.fuse >= 0 ||
-                      lwp_trip(&lwp, &mem.parent, &block));
+        g_assert_true(begin_block(&block));
     }
-    lwp.fuse -= LWP_FUSE(10, 0);
-    g_assert_true(lwp_trip(&lwp, &mem.parent, &block));
-    lwp.fuse -= LWP_FUSE(10, 0);
-    g_assert_true(lwp_trip(&lwp, &mem.parent, &block));
+    g_assert_true(begin_block(&block));
+    g_assert_true(begin_block(&block));
     g_assert_cmpuint(get32(HEAD(CB)), ==, PAGE);
     assert_record(RING + PAGE - 32, 2, 0, 0, 0, 0x1000, 0);
 
     /* The third has not. */
     for (int i = 0; i < 8; i++) {
-        lwp.fuse -= LWP_FUSE(10, 0);
-        g_assert_true(lwp.fuse >= 0 ||
-                      lwp_trip(&lwp, &mem.parent, &block));
+        g_assert_true(begin_block(&block));
     }
-    lwp.fuse -= LWP_FUSE(10, 0);
-    g_assert_false(lwp_trip(&lwp, &mem.parent, &block));
-    g_assert_cmpuint(lwp.step, ==, 2);
+    g_assert_false(begin_block(&block));
+    g_assert_cmpuint(account.step, ==, 2);
 }
 
 /*
@@ -2385,7 +2539,7 @@ static void test_precise(void)
  */
 static void test_settle(void)
 {
-    LwpBlock block = { .ip = 0x1000, .lengths = { 0x1111111111 }, .insns = 10 };
+    RetireBlock block = { .ip = 0x1000, .lengths = { 0x1111111111 }, .insns = 10 };
 
     for (int gone = 0; gone < 3; gone++) {
         reset(FLAG_IRE | FLAG_CNH);
@@ -2396,15 +2550,15 @@ static void test_settle(void)
         put32(interval(CB, LWP_EVENT_CNH), 200);
         put32(counter(CB, LWP_EVENT_CNH), 4);
         g_assert_true(load(CB));
-        lwp.fuse -= LWP_FUSE(10, 0);
-        g_assert_true(lwp_trip(&lwp, &mem.parent, &block));
-        g_assert_cmpuint(lwp.ndue, ==, 2);
+        sync_account();
+        g_assert_true(begin_block(&block));
+        g_assert_true(account.due);
         /* Another processor may have taken pages away. */
         mem.absent[(RING - MEM_BASE) / PAGE + 1] = gone > 0;
         mem.absent[(RING - MEM_BASE) / PAGE] = gone > 1;
 
-        lwp_settle(&lwp, &mem.parent);
-        g_assert_cmpuint(lwp.ndue, ==, 0);
+        settle();
+        g_assert_false(account.due);
         g_assert_cmpuint(lwp.npending, ==, gone);
         g_assert_cmpint(mem.reports, ==, 2 - gone);
         memset(mem.absent, 0, sizeof(mem.absent));
@@ -2421,11 +2575,13 @@ static void test_settle(void)
     put32(interval(CB, LWP_EVENT_IRE), 100);
     put32(counter(CB, LWP_EVENT_IRE), 3);
     g_assert_true(load(CB));
-    lwp.fuse -= LWP_FUSE(10, 0);
-    g_assert_true(lwp_trip(&lwp, &mem.parent, &block));
-    lwp_unretire(&lwp, 8, LWP_BRANCH_NONE, 0x1002);
-    lwp_settle(&lwp, &mem.parent);
-    g_assert_cmpuint(lwp.ndue, ==, 0);
+    sync_account();
+    g_assert_true(begin_block(&block));
+    retire_unretire(&account, 8, RETIRE_BRANCH_NONE, 0x1002);
+    /* Doing it again is harmless. */
+    retire_unretire(&account, 8, RETIRE_BRANCH_NONE, 0x1002);
+    settle();
+    g_assert_false(account.due);
     g_assert_cmpint(mem.reports, ==, 0);
     g_assert_cmpint(lwp.counter[LWP_EVENT_IRE - 1], ==, 1);
 }
@@ -2434,11 +2590,11 @@ static void test_settle(void)
 static void test_saturation(void)
 {
     start(ALL_EVENTS, FLAG_IRE | FLAG_BRE | FLAG_CNH | FLAG_RNH);
-    config.insn_clocks = LWP_INSN_CLOCKS_MAX;
-    config.refclk_ratio = LWP_REFCLK_RATIO_MAX;
+    config.model.insn_clocks = RETIRE_INSN_CLOCKS_MAX;
+    config.model.refclk_ratio = RETIRE_REFCLK_RATIO_MAX;
     mem.absent[(RING - MEM_BASE) / PAGE] = true;
     for (int i = 0; i < 40000; i++) {
-        retire(0x1000, LWP_BRANCH_NONE, false, 0x1001);
+        retire(0x1000, RETIRE_BRANCH_NONE, false, 0x1001);
         g_assert_true(FAULTS(boundary(0x1001)));
     }
     g_assert_cmpuint(lwp.npending, ==, 3);
@@ -2448,13 +2604,13 @@ static void test_saturation(void)
     g_assert_true(state_valid(&lwp, ALL_EVENTS, true));
 
     /* What falls due meanwhile takes a later instruction (§1.1 step 2). */
-    retire(0x2000, LWP_BRANCH_JMP, true, 0x2001);
+    retire(0x2000, RETIRE_BRANCH_JMP, true, 0x2001);
     g_assert_cmpuint(lwp.npending, ==, 3);
     g_assert_cmpint(lwp.counter[LWP_EVENT_BRE - 1], ==, -1);
     g_assert_false(boundary(0x2001));
     mem.absent[(RING - MEM_BASE) / PAGE] = false;
     g_assert_true(boundary(0x1001));
-    retire(0x3000, LWP_BRANCH_COND, false, 0x3002);
+    retire(0x3000, RETIRE_BRANCH_COND, false, 0x3002);
     g_assert_true(boundary(0x3002));
     assert_record(RING, 2, 0, 0, 0, 0x1000, 0);
     assert_record(RING + 32, 5, 0, 0, 0, 0x1000, 0);
@@ -2491,7 +2647,7 @@ static void test_state_valid(void)
     BAD(counter[5], -MAX_COUNT - 2);
     BAD(npending, 1);
     BAD(npending, LWP_NR_EVENTS + 1);
-    BAD(ref_fraction, LWP_REFCLK_UNIT);
+    BAD(ref_fraction, RETIRE_REFCLK_UNIT);
     BAD(ip_filter, LWP_IP_UNKNOWN + 1);
     BAD(cbaddr, 0);
 
@@ -2538,6 +2694,8 @@ int main(int argc, char **argv)
     g_test_add_func("/lwp/pending/full", test_pending_full);
     g_test_add_func("/lwp/retire/ip-filter", test_ip_filter);
     g_test_add_func("/lwp/retire/ip-filter-val", test_ip_filter_val);
+    g_test_add_func("/lwp/retire/ip-filter-val-elsewhere",
+                    test_ip_filter_val_elsewhere);
     g_test_add_func("/lwp/retire/branch-classes", test_branch_classes);
     g_test_add_func("/lwp/retire/prediction", test_prediction);
     g_test_add_func("/lwp/retire/prediction-filters", test_prediction_filters);
@@ -2549,6 +2707,7 @@ int main(int argc, char **argv)
     g_test_add_func("/lwp/miss/fuse", test_miss_fuse);
     g_test_add_func("/lwp/retire/model", test_model);
     g_test_add_func("/lwp/retire/expire", test_expire);
+    g_test_add_func("/retire/block-ip", test_block_ip);
     g_test_add_func("/lwp/retire/overrun", test_overrun_blocks);
     g_test_add_func("/lwp/retire/precise", test_precise);
     g_test_add_func("/lwp/retire/settle", test_settle);

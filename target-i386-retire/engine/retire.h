@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * What retires: the account that translated code keeps of it, for somebody who
+ * counts ("the consumer").  Nothing here knows who that is, nor QEMU.
+ */
+#ifndef RETIRE_H
+#define RETIRE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include "cache.h"
+#include "predictor.h"
+
+/* What clocks and caches there are; the same for all processors. */
+typedef struct RetireConfig {
+    uint32_t insn_clocks;   /* CPU clocks that an instruction takes */
+    uint32_t refclk_ratio;  /* reference clocks in RETIRE_REFCLK_UNIT of them */
+    uint32_t latency[RETIRE_NR_SOURCES];    /* of a miss, CPU clocks */
+    uint32_t latency_worst; /* of a load in two lines */
+    RetireGeometry cache[RETIRE_NR_LEVELS];
+    bool predictor;         /* branches are shown to it */
+} RetireConfig;
+
+#define RETIRE_REFCLK_UNIT      1000
+#define RETIRE_INSN_CLOCKS_MAX  1000
+#define RETIRE_REFCLK_RATIO_MAX 10000
+#define RETIRE_LATENCY_MAX      1000000
+#define RETIRE_ASSOC_MAX        128
+
+/* How much a consumer wants to know of the instructions that a program runs. */
+typedef enum RetireMode {
+    RETIRE_OFF,             /* nothing */
+    RETIRE_BOUNDARY,        /* to be asked in front of each, and as RETIRE_STEP */
+    RETIRE_STEP,            /* to be told of each, see RetireState.step */
+    RETIRE_INSNS,           /* whole blocks are counted, see RetireState.fuse */
+    RETIRE_BRANCHES,        /* and the branches at their ends, all classes */
+    RETIRE_CLASSES,         /* or those of the classes in branch_unit[] */
+    RETIRE_RANGE,           /* and only what ip_first, ip_span hold */
+    RETIRE_PREDICTED,       /* the same, but to be told of each branch */
+} RetireMode;
+
+/*
+ * A block of @insns instructions takes RETIRE_FUSE(insns, branch) off
+ * RetireState.fuse; @branch says whether it ends in a branch that counts.
+ */
+#define RETIRE_FUSE(insns, branch) ((int32_t)((insns) << 16 | (branch)))
+#define RETIRE_FUSE_MAX     8191    /* instructions */
+#define RETIRE_BLOCK_MAX    64      /* instructions */
+
+/* A block of translated code. */
+typedef struct RetireBlock {
+    uint64_t ip;            /* effective address of its first instruction */
+    uint64_t lengths[RETIRE_BLOCK_MAX / 16];    /* of all, 4 bits each */
+    uint32_t insns;         /* that it takes off the fuse */
+    RetireBranch branch;    /* that it ends in */
+    bool late;              /* it goes on with something that may look at us */
+} RetireBlock;
+
+/* The sum of 16 numbers of 4 bits; it fits in 8. */
+static inline uint32_t retire_sum_nibbles(uint64_t x)
+{
+    const uint64_t mask = 0x0f0f0f0f0f0f0f0full;
+
+    return ((x & mask) + (x >> 4 & mask)) * 0x0101010101010101ull >> 56;
+}
+
+/* The effective address of instruction @n, counted from 0, of @block. */
+static inline uint64_t retire_block_ip(const RetireBlock *block, uint32_t n)
+{
+    const uint64_t *lengths = block->lengths;
+    uint64_t ip = block->ip;
+
+    for (; n >= 16; n -= 16) {
+        ip += retire_sum_nibbles(*lengths++);
+    }
+    return ip + retire_sum_nibbles(*lengths & ((1ull << 4 * n) - 1));
+}
+
+/* All zero: nobody counts. */
+typedef struct RetireState {
+    /*
+     * While the consumer expects nothing, blocks only decrement the fuse: bits
+     * 31:16 are how many more instructions it need not hear of, bits 15:0 count
+     * branches.  What armed minus fuse says has not been reported yet.
+     */
+    int32_t fuse, armed;
+    int32_t restored;       /* the fuse when a block was left, see below */
+    /* The same for loads that L1D does not have but L2 has. */
+    int32_t misses, misses_armed;
+    /*
+     * The last two blocks that tripped.  If @due, the consumer is to look at
+     * block[last] when it has run; @before had been taken off the fuse when it
+     * began.
+     */
+    RetireBlock block[2];
+    uint32_t last;
+    uint32_t before;
+    bool due;
+    bool foreseen;          /* this is how the next block that trips may run */
+    /* If not 0: of so many instructions, the consumer is told of each. */
+    uint32_t step;
+    uint32_t branch_unit[RETIRE_NR_BRANCHES];   /* 1 if they count, else 0 */
+    /* What counts is at ip_first to ip_first + ip_span, modulo 2^64. */
+    uint64_t ip_first, ip_span;
+} RetireState;
+
+/* What the consumer wants of a block that has tripped the fuse. */
+typedef struct RetirePlan {
+    enum {
+        /* To be told of the next @insns instructions; or of boundaries, if 0. */
+        RETIRE_PLAN_STEP,
+        /* It may run, and so may @insns instructions, its own included. */
+        RETIRE_PLAN_RUN,
+        /* It may run, and is in the next report (RetireCount.due). */
+        RETIRE_PLAN_DUE,
+    } action;
+    uint32_t insns;
+    /*
+     * With RETIRE_PLAN_RUN: the next block that trips may run as with
+     * RETIRE_PLAN_DUE, unless it is late.
+     */
+    bool foreseen;
+} RetirePlan;
+
+/* What has retired since the last report. */
+typedef struct RetireCount {
+    uint32_t insns, branches, misses;
+    uint32_t of_due;        /* so many of the instructions, the last ones, */
+    const RetireBlock *due; /* are of this block; or NULL */
+} RetireCount;
+
+/* An instruction that has just retired, with effective addresses. */
+typedef struct RetireInsn {
+    uint64_t ip;
+    uint64_t next;          /* what follows it in memory */
+    uint64_t target;        /* what runs next */
+    RetireBranch branch;
+    bool taken;             /* if it is a branch */
+} RetireInsn;
+
+/* A load that misses L1D. */
+typedef struct RetireMiss {
+    uint64_t ip;            /* effective address of the instruction */
+    uint64_t addr;          /* linear address of the first byte that misses */
+    RetireSource source;    /* of that */
+    uint32_t clocks;        /* latency of all that misses */
+} RetireMiss;
+
+/* Whether what is at effective address @ip counts. */
+static inline bool retire_eligible(const RetireState *r, uint64_t ip)
+{
+    return ip - r->ip_first <= r->ip_span;
+}
+
+/* How many instructions have been taken off the fuse, but not been reported. */
+static inline uint32_t retire_ahead(const RetireState *r)
+{
+    return (uint32_t)(r->armed - r->fuse) >> 16;
+}
+
+#define RETIRE_NEVER    INT32_MAX       /* no fuse is that long */
+
+/* What is to be reported; from then on it has been. */
+static inline RetireCount retire_take(RetireState *r)
+{
+    uint32_t used = r->armed - r->fuse;
+    RetireCount c = {
+        .insns = used >> 16,
+        .branches = used & 0xffff,
+        .misses = r->misses_armed - r->misses,
+    };
+
+    if (r->due) {
+        c.due = &r->block[r->last];
+        c.of_due = c.insns - r->before;
+        r->due = false;
+    }
+    r->foreseen = false;
+    r->armed = r->fuse;
+    r->restored = RETIRE_NEVER;
+    r->misses_armed = r->misses;
+    return c;
+}
+
+/*
+ * @run instructions, up to RETIRE_FUSE_MAX, may retire before one of them
+ * matters; a branch is an instruction, so that many branches, too.  What has
+ * been taken off the fuse so far stays taken.
+ */
+static inline void retire_arm(RetireState *r, uint32_t run)
+{
+    int32_t used = r->armed - r->fuse;
+
+    r->armed = RETIRE_FUSE(run, 0xffff);
+    r->fuse = r->armed - used;
+    r->restored = RETIRE_NEVER;
+}
+
+/* The consumer is to look at @block[!@last], which has taken what it takes. */
+static inline void retire_set_due(RetireState *r)
+{
+    r->last = !r->last;
+    r->before = retire_ahead(r) - r->block[r->last].insns;
+    r->due = true;
+    r->foreseen = false;
+}
+
+/* A block of @insns instructions that ends in @branch begins. */
+static inline void retire_begin(RetireState *r, uint32_t insns,
+                                RetireBranch branch)
+{
+    r->fuse -= RETIRE_FUSE(insns, r->branch_unit[branch]);
+}
+
+/* The last @insns instructions of a block and its branch do not retire. */
+static inline void retire_give_back(RetireState *r, uint32_t insns,
+                                    RetireBranch branch)
+{
+    r->fuse += RETIRE_FUSE(insns, r->branch_unit[branch]);
+}
+
+/*
+ * The same for a block that is left at effective address @ip.  A block has
+ * taken nothing if it is not eligible, and all or nothing of it is.  Done twice
+ * for one block, this has no effect: another block would have taken something.
+ */
+static inline void retire_unretire(RetireState *r, uint32_t insns,
+                                   RetireBranch branch, uint64_t ip)
+{
+    if (r->fuse != r->restored && retire_eligible(r, ip)) {
+        retire_give_back(r, insns, branch);
+    }
+    r->restored = r->fuse;
+}
+
+/* Have the next block trip the fuse, if it has one. */
+static inline void retire_expire(RetireState *r)
+{
+    int32_t left = r->fuse & -(1 << 16);
+
+    if (left > 0) {
+        r->fuse -= left;
+        r->armed -= left;
+    }
+}
+
+#endif

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* What retires: the models' properties, and the mode. */
+
+#include "qemu/osdep.h"
+#include "qemu/units.h"
+#include "qemu/error-report.h"
+#include "qapi/error.h"
+#include "exec/exec-all.h"
+#ifndef CONFIG_USER_ONLY
+#include "hw/boards.h"
+#endif
+#include "retire.h"
+
+static bool check_ranges(const RetireConfig *config, Error **errp)
+{
+    const struct {
+        const char *name;
+        uint32_t val, min, max;
+    } props[] = {
+        { "lwp-insn-clocks", config->insn_clocks, 1, RETIRE_INSN_CLOCKS_MAX },
+        { "lwp-refclk-ratio", config->refclk_ratio,
+          1, RETIRE_REFCLK_RATIO_MAX },
+        { "lwp-l1d-size", config->cache[RETIRE_L1D].size, 1 * KiB, 1 * MiB },
+        { "lwp-l1d-assoc", config->cache[RETIRE_L1D].assoc,
+          1, RETIRE_ASSOC_MAX },
+        { "lwp-l2-size", config->cache[RETIRE_L2].size, 1 * KiB, 64 * MiB },
+        { "lwp-l2-assoc", config->cache[RETIRE_L2].assoc, 1, RETIRE_ASSOC_MAX },
+        { "lwp-l3-size", config->cache[RETIRE_L3].size, 0, 1 * GiB },
+        { "lwp-l3-assoc", config->cache[RETIRE_L3].assoc, 1, RETIRE_ASSOC_MAX },
+        { "lwp-l2-latency", config->latency[RETIRE_SOURCE_L2],
+          1, RETIRE_LATENCY_MAX },
+        { "lwp-l3-latency", config->latency[RETIRE_SOURCE_L3],
+          1, RETIRE_LATENCY_MAX },
+        { "lwp-remote-latency", config->latency[RETIRE_SOURCE_REMOTE],
+          1, RETIRE_LATENCY_MAX },
+        { "lwp-dram-latency", config->latency[RETIRE_SOURCE_DRAM],
+          1, RETIRE_LATENCY_MAX },
+        { "lwp-other-latency", config->latency[RETIRE_SOURCE_OTHER],
+          1, RETIRE_LATENCY_MAX },
+    };
+    static const char *const levels[RETIRE_NR_LEVELS] = { "l1d", "l2", "l3" };
+
+    for (int i = 0; i < ARRAY_SIZE(props); i++) {
+        if (props[i].val < props[i].min || props[i].val > props[i].max) {
+            error_setg(errp, "Property '%s' must be between %" PRIu32 " and %"
+                       PRIu32 ", not %" PRIu32, props[i].name, props[i].min,
+                       props[i].max, props[i].val);
+            return false;
+        }
+    }
+    for (int i = 0; i < RETIRE_NR_LEVELS; i++) {
+        if (!retire_geometry_valid(&config->cache[i])) {
+            error_setg(errp, "Properties 'lwp-%s-size' and 'lwp-%s-assoc': "
+                       "%" PRIu32 " bytes in %" PRIu32 " ways of 64-byte lines "
+                       "do not make a power of two of sets", levels[i],
+                       levels[i], config->cache[i].size,
+                       config->cache[i].assoc);
+            return false;
+        }
+    }
+    return true;
+}
+
+static RetireUncore *uncore;
+
+/* Whether there is, or may be at any time, another CPU. */
+static bool has_siblings(X86CPU *cpu)
+{
+#ifdef CONFIG_USER_ONLY
+    /* The thread that creates another was the only one. */
+    return first_cpu && first_cpu != CPU(cpu);
+#else
+    return current_machine->smp.max_cpus > 1;
+#endif
+}
+
+static bool realize_uncore(X86CPU *cpu, Error **errp)
+{
+    if (!uncore) {
+        uncore = retire_uncore_new(cpu->env.retire_config.cache);
+    }
+    if (!uncore) {
+        error_setg(errp, "Not enough memory for 'lwp-l3-size'");
+        return false;
+    }
+    if (has_siblings(cpu)) {
+        retire_uncore_share(uncore);
+    }
+    return true;
+}
+
+bool retire_cpu_realize(X86CPU *cpu, const RetireConsumer *consumer, bool loads,
+                        Error **errp)
+{
+    RetireConfig *config = &cpu->env.retire_config;
+
+    if (!check_ranges(config, errp)) {
+        return false;
+    }
+    /* "gshare" is what "local" was once. */
+    if (cpu->lwp_branch_predictor &&
+        strcmp(cpu->lwp_branch_predictor, "local") &&
+        strcmp(cpu->lwp_branch_predictor, "gshare") &&
+        strcmp(cpu->lwp_branch_predictor, "off")) {
+        error_setg(errp, "Property 'lwp-branch-predictor' must be 'local' or "
+                   "'off', not '%s'", cpu->lwp_branch_predictor);
+        return false;
+    }
+    config->latency_worst = 0;
+    for (int i = 0; i < RETIRE_NR_SOURCES; i++) {
+        config->latency_worst = MAX(config->latency_worst,
+                                    2 * config->latency[i]);
+    }
+    if (loads && !realize_uncore(cpu, errp)) {
+        return false;
+    }
+    cpu->retire_consumer = consumer;
+    return true;
+}
+
+void retire_cpu_unrealize(X86CPU *cpu)
+{
+    if (cpu->retire_cache) {
+        retire_cache_free(cpu->retire_cache);
+        cpu->retire_cache = NULL;
+    }
+}
+
+void retire_cpu_flush(X86CPU *cpu)
+{
+    if (cpu->retire_cache) {
+        retire_cache_flush(cpu->retire_cache);
+    }
+    memset(&cpu->env.retire_predictor, 0, sizeof(cpu->env.retire_predictor));
+}
+
+void retire_cpu_set_mode(CPUX86State *env, RetireMode mode, bool loads)
+{
+    X86CPU *cpu = env_archcpu(env);
+    uint64_t flags = (uint64_t)mode << RETIRE_TB_MODE_SHIFT;
+
+    if (mode != RETIRE_OFF && loads) {
+        flags |= RETIRE_TB_LOADS;
+        if (!cpu->retire_cache) {
+            cpu->retire_cache = retire_cache_new(uncore,
+                                                 env->retire_config.cache,
+                                                 &env->retire_filter);
+            if (!cpu->retire_cache) {
+                error_report("Not enough memory for the caches of 'lwp-dme'");
+                abort();
+            }
+        }
+        if (!(env->retire_flags & RETIRE_TB_LOADS)) {
+            /* The kernel may have changed the mapping. */
+            retire_filter_clear(&env->retire_filter);
+        }
+    }
+    env->retire_flags = flags;
+}
+
+void retire_cpu_count(CPUX86State *env)
+{
+    const RetireConsumer *c = env_archcpu(env)->retire_consumer;
+    RetireCount n = retire_take(&env->retire);
+
+    c->count(env, &n);
+}
+
+void cpu_sync_retire(CPUX86State *env)
+{
+    const RetireConsumer *c = env_archcpu(env)->retire_consumer;
+    RetireState *r = &env->retire;
+    RetireMode mode = RETIRE_OFF;
+    bool loads = false;
+
+    if (likely(!c)) {
+        return;
+    }
+    retire_cpu_count(env);
+    mode = c->mode(env, &loads);
+    if (mode != RETIRE_OFF) {
+        if (mode != RETIRE_BOUNDARY && r->step) {
+            mode = RETIRE_STEP;
+        }
+        retire_arm(r, c->distance(env));
+        r->misses = r->misses_armed = loads ? c->misses(env) : 0;
+        /* A debug trap of this instruction must not wait (DR7). */
+        if (cpu_loop_exit_requested(env_cpu(env))) {
+            retire_expire(r);
+        }
+    }
+    retire_cpu_set_mode(env, mode, loads);
+}

@@ -1,0 +1,538 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* What retires: TCG helpers. */
+
+#include "qemu/osdep.h"
+#include "retire.h"
+#include "exec/exec-all.h"
+#include "exec/cpu_ldst.h"
+#include "exec/helper-proto.h"
+#ifdef CONFIG_USER_ONLY
+#include "user/page-protection.h"
+#endif
+#include "accel/tcg/cpu-ops.h"
+#include "tcg/insn-start-words.h"
+#include "tcg/tcg.h"
+#include "tcg/helper-tcg.h"
+
+static const RetireConsumer *consumer(CPUX86State *env)
+{
+    return env_archcpu(env)->retire_consumer;
+}
+
+/*
+ * Have the next block made of @insns instructions, if nothing is against it;
+ * @tb is the current one, which another thread may have invalidated.
+ */
+static void choose_next_tb(CPUState *cs, const TranslationBlock *tb,
+                           uint32_t insns, uint32_t cflags)
+{
+    uint32_t current = tb_cflags(tb) & ~(CF_COUNT_MASK | CF_INVALID |
+                                         CF_NOIRQ | CF_MEMI_ONLY);
+
+    if (!cpu_in_exclusive_context(cs) && !cpu_loop_exit_requested(cs)) {
+        if (current & CF_SINGLE_STEP) {
+            insns = 1;
+        }
+        cs->cflags_next_tb = current | cflags | insns;
+    }
+}
+
+/* Runs in front of the first instruction of a block, whose address is @ip. */
+void helper_retire_boundary(CPUX86State *env, target_ulong ip)
+{
+    consumer(env)->boundary(env, ip, GETPC());
+}
+
+/*
+ * @block is next, and has not been taken off the fuse if that would not be
+ * right (RETIRE_DESC_DIVIDED).  Returns if it may run.  If not, leaves it for
+ * another one that begins at the same instruction, and of which only the last
+ * instruction may matter.
+ */
+static void __attribute__((noinline))
+trip(CPUX86State *env, const RetireBlock *block, uint32_t desc, uintptr_t ra)
+{
+    CPUState *cs = env_cpu(env);
+    RetireState *r = &env->retire;
+    uint64_t flags = env->retire_flags;
+    RetirePlan plan = { .insns = block->insns };
+    TranslationBlock *tb;
+
+    env->eip = block->ip;
+    if (!(desc & RETIRE_DESC_DIVIDED)) {
+        const RetireConsumer *c = consumer(env);
+        RetireCount n;
+
+        retire_give_back(r, block->insns, block->branch);
+        n = retire_take(r);
+        /* What holds if this does not return. */
+        env->retire_flags = (flags & ~RETIRE_TB_MODE_MASK) |
+                            (uint64_t)RETIRE_BOUNDARY << RETIRE_TB_MODE_SHIFT;
+        plan = c->trip(env, block, &n);
+        if (plan.action != RETIRE_PLAN_STEP) {
+            retire_arm(r, plan.insns);
+            if (flags & RETIRE_TB_LOADS) {
+                r->misses = r->misses_armed = c->misses(env);
+            }
+            if (likely(!cpu_loop_exit_requested(cs))) {
+                retire_begin(r, block->insns, block->branch);
+                if (plan.action == RETIRE_PLAN_DUE) {
+                    retire_set_due(r);
+                }
+                r->foreseen = plan.foreseen;
+                /* The block may be chained to others of its kind only. */
+                env->retire_flags = flags;
+                return;
+            }
+            plan.insns = 0;
+        }
+    }
+
+    r->step = plan.insns;
+    tb = tcg_tb_lookup(ra);
+    if (tb_cflags(tb) & CF_USE_ICOUNT) {
+        cs->neg.icount_decr.u16.low += tb->icount;
+    } else if (r->step && r->ip_span == UINT64_MAX) {
+        /*
+         * All the way to the event in one block, see retire_init_disas(); if a
+         * signal comes first, its handler has that block.
+         */
+        choose_next_tb(cs, tb, r->step, 0);
+    }
+    cpu_sync_retire(env);
+    cpu_loop_exit(cs);
+}
+
+/*
+ * The fuse has tripped at the start of a block, or it is not to be taken off;
+ * @ip and the lengths are those of RetireBlock.
+ */
+void helper_retire_trip(CPUX86State *env, uint32_t desc, target_ulong ip,
+                        uint64_t len0, uint64_t len1, uint64_t len2,
+                        uint64_t len3)
+{
+    RetireState *r = &env->retire;
+    RetireBlock *block = &r->block[!r->last];
+
+    block->ip = ip;
+    block->lengths[0] = len0;
+    block->lengths[1] = len1;
+    block->lengths[2] = len2;
+    block->lengths[3] = len3;
+    block->insns = desc >> RETIRE_DESC_INSNS_SHIFT;
+    block->branch = desc & RETIRE_DESC_BRANCH;
+    block->late = desc & RETIRE_DESC_LATE;
+    if (r->foreseen && !(desc & (RETIRE_DESC_LATE | RETIRE_DESC_DIVIDED)) &&
+        likely(!cpu_loop_exit_requested(env_cpu(env)))) {
+        /* The next block trips, too. */
+        retire_set_due(r);
+    } else {
+        trip(env, block, desc, GETPC());
+    }
+}
+
+/*
+ * The instruction at @ip has retired, everything but a trap for EFLAGS.TF is
+ * done, and EIP is that of the next one: a #PF raised here is between the two.
+ */
+void helper_retire(CPUX86State *env, target_ulong ip, uint32_t desc)
+{
+    RetireState *r = &env->retire;
+
+    if (env->retire_flags) {
+        r->step -= MIN(r->step, retire_ahead(r) + 1);
+        retire_cpu_settle(env);
+        consumer(env)->retired(env, &(RetireInsn) {
+            .ip = ip,
+            .next = ip + (desc >> RETIRE_DESC_LENGTH_SHIFT),
+            .target = env->eip,
+            .branch = desc & RETIRE_DESC_BRANCH,
+            .taken = desc & RETIRE_DESC_TAKEN,
+        }, (desc & RETIRE_DESC_TF) || env_cpu(env)->watchpoint_hit);
+        if (!r->step ||
+            retire_tb_mode(env->retire_flags) == RETIRE_BOUNDARY) {
+            cpu_sync_retire(env);
+        }
+    }
+}
+
+/*
+ * A REP string instruction at @ip is left before it has finished, and begins
+ * again; @insns of its block have been counted too much.
+ */
+void helper_retire_repeat(CPUX86State *env, uint32_t insns, target_ulong ip)
+{
+    RetireState *r = &env->retire;
+
+    if (insns) {
+        if (retire_eligible(r, ip)) {
+            retire_give_back(r, insns, RETIRE_BRANCH_NONE);
+        }
+    } else if (r->step) {
+        r->step -= MIN(r->step, retire_ahead(r));
+        retire_cpu_settle(env);
+        if (consumer(env)->distance(env)) {
+            /* An iteration has been run alone; go on with blocks. */
+            r->step = 0;
+        }
+        cpu_sync_retire(env);
+    }
+}
+
+/* A load, a store, or a load and a store of the same bytes. */
+typedef struct Access {
+    CPUX86State *env;
+    uint64_t addr;          /* linear */
+    unsigned size;          /* of one load or store */
+    bool load, store;
+    int mmu_idx;
+    bool late;              /* the instruction has not been counted ahead */
+    uint64_t desc;          /* see RETIRE_ACCESS_INDEX, if not in_helper */
+    uintptr_t ra;
+    bool in_helper;         /* @ra is that of a helper's call */
+} Access;
+
+/* A line of an access. */
+typedef struct Line {
+    uint64_t addr;          /* of the first byte, linear */
+    uint64_t line;          /* physical */
+    bool memory;            /* or else a device */
+} Line;
+
+/* Find the physical line of an address; false if the access will fault. */
+static bool physical_line(const Access *a, Line *l)
+{
+#ifdef CONFIG_USER_ONLY
+    l->line = l->addr >> RETIRE_LINE_BITS;
+    l->memory = true;
+    return true;
+#else
+    CPUTLBEntryFull *full;
+    void *host;
+    int flags = probe_access_full_mmu(a->env, l->addr, 1, MMU_DATA_LOAD,
+                                      a->mmu_idx, &host, &full);
+
+    if (flags & TLB_INVALID_MASK) {
+        return false;
+    }
+    l->line = (full->phys_addr | (l->addr & ~TARGET_PAGE_MASK)) >>
+              RETIRE_LINE_BITS;
+    l->memory = !(flags & TLB_MMIO);
+    return true;
+#endif
+}
+
+/* In user mode emulation, that is only worth asking for lines that are new. */
+static bool mapped(uint64_t addr)
+{
+#ifdef CONFIG_USER_ONLY
+    return guest_addr_valid_untagged(addr) &&
+           (page_get_flags(addr) & (PAGE_READ | PAGE_WRITE));
+#else
+    return true;
+#endif
+}
+
+/* The words of the instruction's insn_start. */
+static void find_insn_start(const Access *a,
+                            uint64_t start[TARGET_INSN_START_WORDS])
+{
+    CPUX86State *env = a->env;
+    CPUState *cs = env_cpu(env);
+
+    if (a->in_helper) {
+        cpu_unwind_state_data(cs, a->ra, start);
+        return;
+    }
+    start[0] = extract64(a->desc, RETIRE_ACCESS_OFFSET, TARGET_PAGE_BITS);
+    start[1] = a->desc >> RETIRE_ACCESS_DATA;
+    if (!tcg_cflags_has(cs, CF_PCREL)) {
+        /* All instructions of a block start in the same page. */
+        start[0] |= tcg_tb_lookup(a->ra)->pc & TARGET_PAGE_MASK;
+    }
+}
+
+/* The effective address of the instruction. */
+static uint64_t insn_ip(const Access *a)
+{
+    CPUX86State *env = a->env;
+    uint64_t cs_base = env->segs[R_CS].base;
+    uint64_t start[TARGET_INSN_START_WORDS];
+
+    find_insn_start(a, start);
+    if (tcg_cflags_has(env_cpu(env), CF_PCREL)) {
+        start[0] |= (env->eip + cs_base) & TARGET_PAGE_MASK;
+    }
+    return env->hflags & HF_CS64_MASK ? start[0] :
+           (uint32_t)(start[0] - cs_base);
+}
+
+/* Execute the instruction again, in a block of its own. */
+static G_NORETURN void restart(const Access *a)
+{
+    CPUState *cs = env_cpu(a->env);
+    const TranslationBlock *tb = tcg_tb_lookup(a->ra);
+
+    if (!a->in_helper) {
+        uint64_t start[TARGET_INSN_START_WORDS];
+
+        if (tb_cflags(tb) & CF_USE_ICOUNT) {
+            cs->neg.icount_decr.u16.low +=
+                tb->icount - extract64(a->desc, RETIRE_ACCESS_INDEX, 8);
+        }
+        find_insn_start(a, start);
+        cs->cc->tcg_ops->restore_state_to_opc(cs, tb, start);
+    } else {
+        cpu_restore_state(cs, a->ra);
+    }
+    retire_cpu_settle(a->env);
+    a->env->retire.step = 1;
+    cpu_sync_retire(a->env);
+    /* Plugins have been told of the instruction. */
+    choose_next_tb(cs, tb, 1, CF_MEMI_ONLY | CF_NOIRQ);
+    cpu_loop_exit(cs);
+}
+
+/* The lines of an access; 0 if it is not going to succeed. */
+static int find_lines(const Access *a, Line lines[2])
+{
+    uint64_t last = a->addr + a->size - 1;
+    int n = (a->addr ^ last) >> RETIRE_LINE_BITS ? 2 : 1;
+
+    lines[0].addr = a->addr;
+    lines[1].addr = last & -(uint64_t)RETIRE_LINE_SIZE;
+    for (int i = 0; i < n; i++) {
+        if (!physical_line(a, &lines[i])) {
+            return 0;
+        }
+        /* It is going to be translated again, and to come back. */
+        if (!lines[i].memory && !env_cpu(a->env)->neg.can_do_io) {
+            return 0;
+        }
+    }
+    if (n == 2 && !(lines[1].addr & ~TARGET_PAGE_MASK) &&
+        !(mapped(lines[0].addr) && mapped(lines[1].addr))) {
+        return 0;
+    }
+    return n;
+}
+
+/* Take account of a line that misses. */
+static void add_miss(const Access *a, RetireMiss *miss, const Line *line,
+                     RetireSource source)
+{
+    if (!miss->clocks) {
+        miss->addr = line->addr;
+        miss->source = source;
+    }
+    miss->clocks += a->env->retire_config.latency[source];
+}
+
+static void do_miss(const Access *a, RetireMiss *miss)
+{
+    CPUX86State *env = a->env;
+    const RetireConsumer *c = consumer(env);
+    RetireState *r = &env->retire;
+    bool boundary = false;
+
+    if (c->miss(env, miss, &boundary)) {
+        /* The fuse is shorter now; what has been counted ahead stays so. */
+        retire_arm(r, c->distance(env));
+    }
+    if (boundary && a->late) {
+        /* The next iteration of a REP is another boundary. */
+        retire_cpu_set_mode(env, RETIRE_BOUNDARY, true);
+    }
+    r->misses = r->misses_armed = c->misses(env);
+}
+
+/*
+ * Access the caches, for one load or store.  A load that misses counts once,
+ * for the lowest address.
+ */
+static void access_caches(const Access *a)
+{
+    CPUX86State *env = a->env;
+    const RetireConsumer *c = consumer(env);
+    RetireCache *cache = env_archcpu(env)->retire_cache;
+    RetireState *r = &env->retire;
+    uint32_t ahead = r->due ? UINT32_MAX : retire_ahead(r);
+    RetireMiss miss = { };
+    Line lines[2];
+    bool due;
+    int n;
+#ifndef CONFIG_USER_ONLY
+    /* Looking for a page must not change what an exception reports. */
+    int error_code = env->error_code;
+
+    n = find_lines(a, lines);
+    env->error_code = error_code;
+#else
+    n = find_lines(a, lines);
+#endif
+    if (r->misses != r->misses_armed) {
+        c->count_misses(env, r->misses_armed - r->misses);
+        r->misses_armed = r->misses;
+    }
+    due = c->miss_due(env, ahead, NULL);
+    if (due || a->late || r->ip_span != UINT64_MAX) {
+        miss.ip = insn_ip(a);
+    }
+
+    /* Unless retired() is next anyway, an event wants the block to end. */
+    if (unlikely(due) && a->load && !a->late) {
+        RetireMiss expected = miss;
+
+        for (int i = 0; i < n; i++) {
+            RetireSource source = RETIRE_SOURCE_OTHER;
+
+            if (lines[i].memory) {
+                source = retire_cache_peek(cache, lines[i].line);
+            }
+            if (source != RETIRE_SOURCE_L1) {
+                add_miss(a, &expected, &lines[i], source);
+            }
+        }
+        if (expected.clocks && c->miss_due(env, ahead, &expected)) {
+            restart(a);
+        }
+    }
+
+    for (int i = 0; i < n; i++) {
+        RetireSource source = RETIRE_SOURCE_OTHER;
+
+        if (lines[i].memory) {
+            source = retire_cache_access(cache, lines[i].line, lines[i].addr,
+                                         a->store);
+            if (source == RETIRE_SOURCE_UNKNOWN) {
+                if (!mapped(lines[i].addr)) {
+                    return;
+                }
+                source = retire_cache_fill(cache, lines[i].line, lines[i].addr,
+                                           a->store);
+            }
+        }
+        if (a->load && source != RETIRE_SOURCE_L1) {
+            add_miss(a, &miss, &lines[i], source);
+        }
+    }
+    if (miss.clocks) {
+        do_miss(a, &miss);
+    }
+}
+
+/* Called for an access that the filter does not know to change nothing. */
+void helper_retire_access(CPUX86State *env, uint64_t addr, uint64_t desc)
+{
+    unsigned size = extract64(desc, RETIRE_ACCESS_SIZE, 6);
+    bool load = extract64(desc, RETIRE_ACCESS_LOAD, 1);
+    bool store = extract64(desc, RETIRE_ACCESS_STORE, 1);
+
+#ifdef CONFIG_USER_ONLY
+    RetireState *r = &env->retire;
+
+    /* The same as access_caches() for most of them, but faster. */
+    if (r->misses > 0 &&
+        (addr & (RETIRE_LINE_SIZE - 1)) + size <= RETIRE_LINE_SIZE) {
+        switch (retire_cache_access(env_archcpu(env)->retire_cache,
+                                    addr >> RETIRE_LINE_BITS, addr, store)) {
+        case RETIRE_SOURCE_L2:
+            r->misses -= load;
+            return;
+        case RETIRE_SOURCE_L1:
+            return;
+        default:
+            break;
+        }
+    }
+#endif
+    access_caches(&(Access) {
+        .env = env,
+        .addr = addr,
+        .size = size,
+        .load = load,
+        .store = store,
+        .mmu_idx = extract64(desc, RETIRE_ACCESS_MMU_IDX, 8),
+        .late = !(desc >> RETIRE_ACCESS_DATA >> 8),
+        .desc = desc,
+        .ra = GETPC(),
+    });
+}
+
+void retire_cpu_access(CPUX86State *env, vaddr addr, unsigned size,
+                       MMUAccessType type, uintptr_t ra)
+{
+    Access a = {
+        .env = env,
+        .addr = addr,
+        .size = size,
+        .load = type == MMU_DATA_LOAD,
+        .store = type == MMU_DATA_STORE,
+        .mmu_idx = cpu_mmu_index(env_cpu(env), false),
+        .ra = ra,
+        .in_helper = true,
+    };
+    const RetireSlot *slot =
+        &env->retire_filter.slot[(addr >> RETIRE_LINE_BITS) % RETIRE_NR_SLOTS];
+    uint64_t start[TARGET_INSN_START_WORDS];
+
+    if (size <= RETIRE_LINE_SIZE &&
+        ((a.load ? slot->load : slot->store) ^ addr) <=
+        RETIRE_LINE_SIZE - size) {
+        return;
+    }
+    cpu_unwind_state_data(env_cpu(env), ra, start);
+    a.late = !(start[1] >> 8);
+    /* FXRSTOR and its like are many loads. */
+    if (size > 32) {
+        for (a.size = 0; size; size -= a.size, a.addr += a.size) {
+            a.size = MIN(size, -(a.addr | -(uint64_t)RETIRE_LINE_SIZE));
+            access_caches(&a);
+        }
+    } else {
+        access_caches(&a);
+    }
+}
+
+void retire_cpu_settle(CPUX86State *env)
+{
+    RetireCount n = retire_take(&env->retire);
+    int error_code = env->error_code;
+
+    consumer(env)->settle(env, &n);
+    /* It belongs to the exception that is going to be delivered. */
+    env->error_code = error_code;
+}
+
+void retire_exec_exit(CPUX86State *env)
+{
+    CPUState *cs = env_cpu(env);
+
+#ifndef CONFIG_USER_ONLY
+    /* In user mode emulation, memory can be accessed inside the loop only. */
+    retire_settle(env);
+#endif
+    if (env->retire_flags) {
+        env->retire.foreseen = false;
+        consumer(env)->leave(env);
+    }
+    /* What trip() has planned is not for whoever enters the loop next. */
+    if (!(cs->cflags_next_tb & CF_NOIRQ)) {
+        cs->cflags_next_tb = -1;
+    }
+}
+
+#ifndef CONFIG_USER_ONLY
+void retire_exit_requested(CPUState *cs)
+{
+    CPUX86State *env = cpu_env(cs);
+
+    /*
+     * Blocks that have a fuse have no other check.  If another thread asks, it
+     * is soon enough when the fuse trips by itself.
+     */
+    if (env->retire_flags && qemu_cpu_is_self(cs)) {
+        retire_expire(&env->retire);
+    }
+}
+#endif

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* What retires: what the rest of target/i386 calls, and what a consumer is. */
+
+#ifndef I386_RETIRE_H
+#define I386_RETIRE_H
+
+#include "cpu.h"
+#include "tcg/debug-assert.h"
+
+/*
+ * Who wants to know what retires.  These run on the CPU's own thread; @env has
+ * its state between two instructions, unless said otherwise.
+ */
+struct RetireConsumer {
+    /* What it wants to know where @env is; @loads: misses of L1D, too. */
+    RetireMode (*mode)(CPUX86State *env, bool *loads);
+    /* In how many instructions, at least; up to RETIRE_FUSE_MAX. */
+    uint32_t (*distance)(CPUX86State *env);
+    /* So many misses like any other, with L2 as their source, need no call. */
+    uint32_t (*misses)(CPUX86State *env);
+    /* @n has retired; perhaps in the middle of a block. */
+    void (*count)(CPUX86State *env, const RetireCount *n);
+    /* The same for misses alone, in the middle of a block. */
+    void (*count_misses)(CPUX86State *env, uint32_t n);
+    /* @n has retired, @block is next.  May raise an exception. */
+    RetirePlan (*trip)(CPUX86State *env, const RetireBlock *block,
+                       const RetireCount *n);
+    /* Mode RETIRE_BOUNDARY: the instruction at @ip is next; as trip(). */
+    void (*boundary)(CPUX86State *env, uint64_t ip, uintptr_t ra);
+    /*
+     * @insn has retired; false if it should not have been counted.  With @trap
+     * a debug trap is going to be raised.
+     */
+    void (*retired)(CPUX86State *env, const RetireInsn *insn, bool trap);
+    /*
+     * In the middle of a block, when @ahead instructions have been counted that
+     * have not been reported, or UINT32_MAX if the consumer has something
+     * to find in that block: whether @miss, or the worst there is if that is
+     * NULL, makes it necessary to run the instruction again with retired()
+     * behind it.
+     */
+    bool (*miss_due)(CPUX86State *env, uint32_t ahead, const RetireMiss *miss);
+    /*
+     * A load misses; returns true if distance() may have changed, and sets
+     * *@boundary if it wants boundary() to be called.
+     */
+    bool (*miss)(CPUX86State *env, const RetireMiss *miss, bool *boundary);
+    /*
+     * @n has retired, perhaps less than what trip() has let run: an exception
+     * or interrupt is about to be delivered, or somebody looks.
+     */
+    void (*settle)(CPUX86State *env, const RetireCount *n);
+    /* The CPU leaves its loop; memory may not be there when it comes back. */
+    void (*leave)(CPUX86State *env);
+};
+
+/*
+ * The flags of translation blocks that hflags has no room for are in bits 63:32
+ * of cs_base, see cpu_get_tb_cpu_state().  They follow from the rest of the
+ * state and are not migrated.
+ */
+#define RETIRE_TB_MODE_SHIFT    32
+#define RETIRE_TB_MODE_MASK     (7ull << RETIRE_TB_MODE_SHIFT)
+#define RETIRE_TB_LOADS         (1ull << 35)    /* misses of L1D count */
+
+static inline RetireMode retire_tb_mode(uint64_t flags)
+{
+    return (flags & RETIRE_TB_MODE_MASK) >> RETIRE_TB_MODE_SHIFT;
+}
+
+/*
+ * Make @consumer, which may be NULL, the one to be told; @loads if it may ask
+ * for misses.  Fails if a property of the models is out of range.
+ */
+bool retire_cpu_realize(X86CPU *cpu, const RetireConsumer *consumer, bool loads,
+                        Error **errp);
+void retire_cpu_unrealize(X86CPU *cpu);
+
+/* The models of caches and branches start afresh. */
+void retire_cpu_flush(X86CPU *cpu);
+
+/* Set the mode until the next cpu_sync_retire(). */
+void retire_cpu_set_mode(CPUX86State *env, RetireMode mode, bool loads);
+
+/* Report what has retired, from anywhere. */
+void retire_cpu_count(CPUX86State *env);
+
+/* Operand descriptor of helper_retire(). */
+#define RETIRE_DESC_BRANCH      7u          /* RetireBranch */
+#define RETIRE_DESC_TAKEN       (1u << 3)
+#define RETIRE_DESC_TF          (1u << 4)   /* EFLAGS.TF, as in hflags */
+#define RETIRE_DESC_LENGTH_SHIFT 8          /* of a branch, in bytes */
+
+/*
+ * Operand descriptor of helper_retire_trip(): RETIRE_DESC_BRANCH, the number of
+ * instructions that count from RETIRE_DESC_INSNS_SHIFT on, and these.
+ */
+#define RETIRE_DESC_DIVIDED     (1u << 3)   /* the range divides the block */
+#define RETIRE_DESC_LATE        (1u << 4)   /* it ends with one counted late */
+#define RETIRE_DESC_INSNS_SHIFT 8
+
+/* Operand descriptor of helper_retire_access(), as for deposit64(). */
+enum {
+    RETIRE_ACCESS_SIZE = 0,         /* 6 bits, bytes */
+    RETIRE_ACCESS_LOAD = 6,         /* 1 bit */
+    RETIRE_ACCESS_STORE = 7,        /* 1 bit */
+    RETIRE_ACCESS_MMU_IDX = 8,      /* 8 bits */
+    RETIRE_ACCESS_INDEX = 16,       /* 8 bits: of the instruction in its block */
+    RETIRE_ACCESS_OFFSET = 24,      /* 12 bits: of the instruction in its page */
+    RETIRE_ACCESS_DATA = 36,        /* 28 bits: word 1 of its insn_start */
+};
+
+#ifdef CONFIG_TCG
+/*
+ * Beside cc_op, each insn_start of a block that counts has what the block has
+ * counted too much if this instruction does not retire.
+ */
+#define RETIRE_INSN_START(insns, branch) ((insns) << 8 | (branch) << 24)
+#define RETIRE_INSN_START_CC_OP(data) ((data) & 0xff)
+
+/*
+ * A block is left at the instruction whose insn_start has @data.  Harmless if
+ * it is done again before another block runs.
+ */
+static inline void retire_restore_state(CPUX86State *env, uint64_t data)
+{
+    if (data >> 8) {
+        retire_unretire(&env->retire, (data >> 8) & 0xffff, data >> 24,
+                        env->eip);
+        tcg_debug_assert(env->retire.armed - env->retire.fuse >= 0);
+    }
+}
+
+/*
+ * A helper is about to access [@addr, @addr + @size) on behalf of the current
+ * instruction, with the privilege of the program.  Does not return if that has
+ * to be executed again.
+ */
+void retire_cpu_access(CPUX86State *env, vaddr addr, unsigned size,
+                       MMUAccessType type, uintptr_t ra);
+
+static inline void retire_access(CPUX86State *env, vaddr addr, unsigned size,
+                                 MMUAccessType type, uintptr_t ra)
+{
+    if (unlikely(env->retire_flags & RETIRE_TB_LOADS)) {
+        retire_cpu_access(env, addr, size, type, ra);
+    }
+}
+
+/* Report what has retired, where the consumer can access guest memory. */
+void retire_cpu_settle(CPUX86State *env);
+
+/* An exception or interrupt is about to be delivered. */
+static inline void retire_settle(CPUX86State *env)
+{
+    if (unlikely(env->retire_flags)) {
+        retire_cpu_settle(env);
+    }
+}
+
+/* TCGCPUOps.cpu_exec_exit and exit_requested */
+void retire_exec_exit(CPUX86State *env);
+void retire_exit_requested(CPUState *cs);
+#endif
+
+#endif
