@@ -21,7 +21,8 @@
  * When the driver is unloaded, at any moment, LWP goes away under programs that
  * use it: their next LWP instruction raises #UD and thus SIGILL.  (Programs that
  * only let it count do not notice.)  It does not come back by itself, even if
- * the driver is loaded again.  An open /dev/lwp keeps it loaded.
+ * the driver is loaded again.  An open /dev/lwp keeps it loaded.  CPUID tells
+ * programs whether LWP is still there.
  *
  * XCR0 belongs to the kernel, which knows nothing of bit 62 and rewrites it when
  * it resumes from suspend, as KVM does when a guest's XCR0 differs.  That

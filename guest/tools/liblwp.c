@@ -150,8 +150,13 @@ LwpSession *lwp_open(const LwpOptions *options)
 
 bool lwp_enable(LwpSession *s)
 {
-    LwpCb *cb = session_flush();
+    LwpCb *cb;
 
+    if (!session_available()) {
+        errno = ENOSYS;
+        return false;
+    }
+    cb = session_flush();
     if (cb && cb != &s->cb) {
         errno = EBUSY;
         return false;

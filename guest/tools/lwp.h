@@ -148,7 +148,8 @@ const char *lwp_strerror(int error);
 
 /*
  * Start, or go on.  False, with errno set to EBUSY, if something else in this
- * thread has enabled LWP.  Counters go on where lwp_disable() left them.
+ * thread has enabled LWP, or to ENOSYS, if the operating system has taken LWP
+ * away since.  Counters go on where lwp_disable() left them.
  */
 bool lwp_enable(LwpSession *session);
 void lwp_disable(LwpSession *session);

@@ -8,6 +8,7 @@
 #ifndef LWP_SESSION_H
 #define LWP_SESSION_H
 
+#include <cpuid.h>
 #include <sys/types.h>
 #include "lwp.h"
 
@@ -86,12 +87,26 @@ ssize_t session_drain(LwpSession *session, uint32_t size,
  */
 uint64_t session_count(const LwpSession *session, int event, bool flushed);
 
+/*
+ * Whether there still is the LWP that lwp_detect() has found: the operating
+ * system may take it away at any moment, and its instructions are invalid then.
+ */
+static inline bool session_available(void)
+{
+    uint32_t a, b, c, d;
+
+    __cpuid(0x8000001c, a, b, c, d);
+    return a & LWP_FLAG_AVAIL;
+}
+
 /* The LWPCB that is enabled in this thread, after a flush, or NULL (5.2). */
 static inline LwpCb *session_flush(void)
 {
-    LwpCb *cb;
+    LwpCb *cb = NULL;
 
-    asm volatile("slwpcb %0" : "=r"(cb) : : "memory");
+    if (session_available()) {
+        asm volatile("slwpcb %0" : "=r"(cb) : : "memory");
+    }
     return cb;
 }
 

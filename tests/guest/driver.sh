@@ -14,7 +14,7 @@ failed=0
 for kernel in 6.1 6.12; do
     log=$top/build/logs/guest-driver-$kernel.log
     "$top/scripts/boot" "$@" --kernel $kernel --test lwp-stress lwp-stress32 \
-        lwp-leak lwp-notify lwp-load=20=/lib/lwp.ko > "$log" 2>&1
+        lwp-leak lwp-notify lwp-load=20=/lib/lwp.ko lwp-outlive > "$log" 2>&1
     status=$?
     tr -d '\r' < "$log" | grep -E '^(PASS|FAIL) ' | sed "s/ / $kernel-/"
     if [ $status != 0 ]; then
