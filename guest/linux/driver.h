@@ -35,6 +35,7 @@ struct lwp_counts {
 
 struct lwp_cpu {
 	bool on;		/* LWP is available here; IRQs off to change */
+	bool parked;		/* but not to the current task; likewise */
 	u8 vector;		/* 0 if there is none */
 	unsigned int irq;
 	struct lwp_counts counts;
@@ -60,6 +61,8 @@ static inline void lwp_stop(void)
 
 /* main.c */
 void lwp_heal(void);
+void lwp_hide(void);
+void lwp_show(void);
 void lwp_sum(struct lwp_counts *sum);
 u32 lwp_get_features(void);
 int lwp_set_features(u32 features);
@@ -67,6 +70,13 @@ int lwp_set_features(u32 features);
 /* task.c */
 int lwp_task_init(void);
 void lwp_task_exit(void);
+void lwp_task_park(void);
+void lwp_task_unpark(void);
+
+/* kvm.c */
+int lwp_kvm_init(void);
+void lwp_kvm_exit(void);
+bool lwp_kvm_loader(const struct task_struct *task);
 
 /* irq.c */
 void lwp_irq_setup(unsigned int cpu);

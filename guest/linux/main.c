@@ -5,6 +5,7 @@
  *
  * here		LWP on every CPU: XCR0[62], LWP_CFG, hot-plug
  * task.c	the LWP state of every task, at switches, exec and exit
+ * kvm.c	no LWP in KVM's guests
  * irq.c	a vector for each CPU, threshold interrupts
  * dev.c	/dev/lwp, which passes them on, and sysfs attributes
  *
@@ -25,19 +26,18 @@
  * programs whether LWP is still there.
  *
  * XCR0 belongs to the kernel, which knows nothing of bit 62 and rewrites it when
- * it resumes from suspend, as KVM does when a guest's XCR0 differs.  That
- * discards the LWP state of the task that is running, whose LWP is then
- * disabled; the next task switch sets the bit again and counts it in "heals".
- * Load this driver before KVM: KVM reads XCR0 once, and if it missed the bit it
- * would run guests with LWP.  Also load it before programs ask CPUID for the
+ * it resumes from suspend.  That discards the LWP state of the task that is
+ * running, whose LWP is then disabled; the next task switch sets the bit again
+ * and counts it in "heals".  Load this driver before programs ask CPUID for the
  * size of their XSAVE areas, which grows where LWP's component is the last one.
  *
  * Contexts and locks
  *
- * sched_switch (task.c) runs under the run-queue lock with IRQs off, and the
- * interrupt handler (irq.c) in hard IRQ context.  Neither sleeps, allocates,
- * prints or wakes anything up; what needs that goes through irq_work, which
- * runs after the run-queue lock has been dropped.  They take these locks:
+ * sched_switch (task.c) runs under the run-queue lock with IRQs off, kvm_entry
+ * (kvm.c) with IRQs off, and the interrupt handler (irq.c) in hard IRQ context.
+ * None of them sleeps, allocates, prints or wakes anything up; what needs that
+ * goes through irq_work, which runs after the run-queue lock has been dropped.
+ * They take these locks:
  *
  *	a bucket's lock, lwp_pool.lock (task.c), one at a time, never nested
  *
@@ -50,14 +50,17 @@
  * lwp_cpus[cpu].on changes on that CPU with IRQs off, so that the switch hook
  * sees LWP either wholly on or wholly off.  The CPU goes off in a kernel thread
  * of that CPU, when the live state is nobody's, and user tasks do not run on a
- * CPU that is on its way up or down: to unplug a CPU loses nothing.
+ * CPU that is on its way up or down: to unplug a CPU loses nothing.  .parked,
+ * which changes likewise, is about the current task and ends with the switch to
+ * another: LWP is on, but XCR0[62] clear and the task's state saved (kvm.c).
  *
  * Lifetimes, as KASAN would see them
  *
  * A task's saved state is found by its task_struct's address.  Only the task
- * itself, when it is switched out, creates it, and only the task itself, in
- * sched_process_exit, removes it, after which it cannot enable LWP any more.  So
- * a state never outlives the task, and its address cannot mean another one.
+ * itself, when it is switched out or enters a guest, creates it, and only the
+ * task itself, in sched_process_exit, removes it, after which it cannot enable
+ * LWP any more.  So a state never outlives the task, and its address cannot mean
+ * another one.
  * States come from a pool that a work item fills, and the lock of their bucket
  * covers each list operation; the contents belong to the task alone, which runs
  * on one CPU at a time.  A listener holds its struct pid and eventfd, is freed a
@@ -65,8 +68,8 @@
  * Unloading unregisters the probes and waits for them, then for irq_work, then
  * for the work item, and only then frees.
  *
- * The tests in guest/test run clean with PROVE_LOCKING, PROVE_RCU, KASAN,
- * DEBUG_ATOMIC_SLEEP and PREEMPT.
+ * The tests in guest/test, but for lwp-kvm and lwp-outlive, have run clean with
+ * PROVE_LOCKING, PROVE_RCU, KASAN, DEBUG_ATOMIC_SLEEP and PREEMPT.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -113,13 +116,23 @@ static int lwp_write_cfg(void)
 			  cpu->vector << 8 | (smp_processor_id() & 0xff));
 }
 
-/* To be called with IRQs off, as are lwp_enable() and lwp_heal(). */
+/* XCR0[62] alone.  To be called with IRQs off, as all down to lwp_heal(). */
+void lwp_hide(void)
+{
+	lwp_xsetbv(xgetbv(XCR_XFEATURE_ENABLED_MASK) & ~LWP_XMASK);
+}
+
+void lwp_show(void)
+{
+	lwp_xsetbv(xgetbv(XCR_XFEATURE_ENABLED_MASK) | LWP_XMASK);
+}
+
 static void lwp_disable(void)
 {
 	this_cpu_write(lwp_cpus.on, false);
 	lwp_stop();
 	wrmsr_safe(MSR_LWP_CFG, 0, 0);
-	lwp_xsetbv(xgetbv(XCR_XFEATURE_ENABLED_MASK) & ~LWP_XMASK);
+	lwp_hide();
 }
 
 static int lwp_enable(void)
@@ -249,10 +262,14 @@ static int __init lwp_init(void)
 	if (ret)
 		return ret;
 
+	ret = lwp_kvm_init();
+	if (ret)
+		goto err_task;
+
 	ret = cpuhp_setup_state(CPUHP_AP_ONLINE_DYN, "x86/lwp:online",
 				lwp_cpu_online, lwp_cpu_offline);
 	if (ret < 0)
-		goto err_task;
+		goto err_kvm;
 	lwp_hotplug = ret;
 
 	ret = lwp_dev_init();
@@ -262,6 +279,8 @@ static int __init lwp_init(void)
 
 err_hotplug:
 	cpuhp_remove_state(lwp_hotplug);
+err_kvm:
+	lwp_kvm_exit();
 err_task:
 	lwp_task_exit();
 	return ret;
@@ -271,6 +290,7 @@ static void __exit lwp_exit(void)
 {
 	lwp_dev_exit();
 	cpuhp_remove_state(lwp_hotplug);
+	lwp_kvm_exit();
 	lwp_task_exit();
 }
 

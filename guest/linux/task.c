@@ -265,12 +265,39 @@ static bool state_restore(const struct task_struct *task)
 	return true;
 }
 
+/*
+ * Take LWP away from the current task, with XCR0[62], until lwp_task_unpark() or
+ * until it is switched out.  IRQs are off.  If the bit is clear although nobody
+ * is parked, there is nothing to save, and probe_switch() will mend it.
+ */
+void lwp_task_park(void)
+{
+	if (!(xgetbv(XCR_XFEATURE_ENABLED_MASK) & LWP_XMASK))
+		return;
+	if (!this_cpu_read(lwp_cpus.parked)) {
+		if (state_save(current))
+			lwp_stop();
+		this_cpu_write(lwp_cpus.parked, true);
+	}
+	lwp_hide();
+}
+
+/* If the current task has not been switched since, it gets its LWP back. */
+void lwp_task_unpark(void)
+{
+	if (!this_cpu_read(lwp_cpus.parked))
+		return;
+	this_cpu_write(lwp_cpus.parked, false);
+	lwp_show();
+	state_restore(current);
+}
+
 /* --- probes -------------------------------------------------------------- */
 
 static void probe_switch(void *unused, bool preempt, struct task_struct *prev,
 			 struct task_struct *next, unsigned int prev_state)
 {
-	bool live;
+	bool live = false;
 
 	if (!this_cpu_read(lwp_cpus.on)) {
 		/*
@@ -283,13 +310,24 @@ static void probe_switch(void *unused, bool preempt, struct task_struct *prev,
 			state_discard(prev);
 		return;
 	}
-	/* XSETBV is slow, and traps in virtual machines: look first. */
-	if (unlikely(!(xgetbv(XCR_XFEATURE_ENABLED_MASK) & LWP_XMASK)))
-		lwp_heal();
+	if (unlikely(this_cpu_read(lwp_cpus.parked))) {
+		this_cpu_write(lwp_cpus.parked, false);
+		lwp_show();
+	} else {
+		/* XSETBV is slow, and traps in virtual machines: look first. */
+		if (unlikely(!(xgetbv(XCR_XFEATURE_ENABLED_MASK) & LWP_XMASK)))
+			lwp_heal();
+		live = state_save(prev);
+	}
 
-	live = state_save(prev);
-	if (!state_restore(next) && live)
+	if (unlikely(lwp_kvm_loader(next))) {
+		if (live)
+			lwp_stop();
+		this_cpu_write(lwp_cpus.parked, true);
+		lwp_hide();
+	} else if (!state_restore(next) && live) {
 		lwp_stop();
+	}
 }
 
 /* The current task ends, or it has become another program. */
