@@ -11,15 +11,33 @@ set -u
 top=$(cd "$(dirname "$0")/../.." && pwd)
 failed=0
 
-for kernel in 6.1 6.12; do
-    log=$top/build/logs/guest-driver-$kernel.log
-    "$top/scripts/boot" "$@" --kernel $kernel --test lwp-stress lwp-stress32 \
-        lwp-leak lwp-notify lwp-load=20=/lib/lwp.ko lwp-outlive > "$log" 2>&1
+# boot NAME OPTION...: scripts/boot with $kernel, and what the programs say
+boot() {
+    log=$top/build/logs/guest-$1-$kernel.log
+    name=guest-$1-$kernel
+    shift
+    "$top/scripts/boot" "$@" > "$log" 2>&1
     status=$?
     tr -d '\r' < "$log" | grep -E '^(PASS|FAIL) ' | sed "s/ / $kernel-/"
     if [ $status != 0 ]; then
-        echo "FAIL guest-driver-$kernel: $(tail -n 1 "$log")"
+        echo "FAIL $name: $(tail -n 1 "$log")"
         failed=1
     fi
+}
+
+for kernel in 6.1 6.12; do
+    boot driver "$@" --kernel $kernel --test lwp-stress lwp-stress32 \
+        lwp-leak lwp-notify lwp-load=20=/lib/lwp.ko lwp-outlive
+
+    # KVM comes after the driver, stays without it, and is there before it.  It
+    # does not let guests use MPX; without that, their XCR0 can be the host's.
+    boot kvm "$@" --kernel $kernel --cpu max,+lwp,-mpx --test \
+        insmod=/lib/irqbypass.ko insmod=/lib/kvm.ko insmod=/lib/kvm-amd.ko \
+        lwp-kvm=driver-first=/lib/kvm-amd.ko \
+        rmmod=lwp lwp-kvm=driver-gone \
+        rmmod=kvm_amd insmod=/lib/kvm-amd.ko \
+        insmod=/lib/lwp.ko lwp-kvm=kvm-first \
+        rmmod=kvm_amd rmmod=kvm insmod=/lib/kvm.ko insmod=/lib/kvm-amd.ko \
+        lwp-kvm=kvm-again rmmod=lwp lwp-kvm=driver-gone-again
 done
 exit $failed
