@@ -161,7 +161,7 @@ static void test_properties(void)
         { "max,+lwp,lwp-latency-rnd=5",
           "'lwp-latency-rnd' must be between 0 and 4, not 5" },
         { "max,+lwp,lwp-branch-predictor=tage",
-          "'lwp-branch-predictor' must be 'gshare' or 'off', not 'tage'" },
+          "'lwp-branch-predictor' must be 'local' or 'off', not 'tage'" },
         { "max,+lwp,-lwp-cache-levels,-lwp-cache-latency",
           "'lwp-dme' needs 'lwp-cache-levels' or 'lwp-cache-latency'" },
         { "max,+lwp,lwp-branch-predictor=off,+lwp-branch-prediction",
@@ -1022,6 +1022,61 @@ static void test_refused(void)
     guest_cleanup(&g);
 }
 
+/* EIP in the stream of a guest that is in its loop; EFLAGS follows it. */
+static uint8_t *find_eip(char *stream, size_t size)
+{
+    for (size_t i = 0; i + 20 <= size; i++) {
+        uint8_t *p = (uint8_t *)stream + i;
+        uint64_t ip = ldq_be_p(p);
+
+        if ((ip == IP_LOOP || ip == IP_LOOP + 2) && ldq_be_p(p + 8) < 0x1000 &&
+            (p[19] & 3) == 3) {
+            return p;
+        }
+    }
+    return NULL;
+}
+
+/*
+ * The hidden flags in a stream do not tell whether LWP counts: a CPU whose
+ * subsection has been lost, or never was, runs without it.
+ */
+static void test_hidden_flags(void)
+{
+    uint8_t *eip;
+    Guest g;
+
+    guest_init(&g);
+    for (int i = 0; ; i++) {
+        g_autofree char *stream = NULL;
+        char *section;
+        size_t size;
+
+        section = save_section(&g, &stream, &size);
+        eip = find_eip(stream, size);
+        if (eip) {
+            /* All those that QEMU has no other use for; next is a load. */
+            eip[16] |= 0xe0;
+            eip[19] |= 4;
+            stq_be_p(eip, IP_LOAD);
+            section -= SECTION_HEADER + 2;
+            size -= SECTION_HEADER + 2 + SECTION_SIZE;
+            memmove(section, section + SECTION_HEADER + 2 + SECTION_SIZE,
+                    stream + size - section);
+            g_assert_true(g_file_set_contents(g.stream, stream, size, NULL));
+            break;
+        }
+        g_assert_cmpint(i, <, 10);
+    }
+    guest_load(&g, "max,+lwp", "");
+    g_assert_true(migrated(g.qts));
+    /* It still does what it is told to do. */
+    guest_forget(&g);
+    qtest_writel(g.qts, AREA(0) + COMMAND, TRIPLE_FAULT);
+    qtest_qmp_eventwait(g.qts, "RESET");
+    guest_cleanup(&g);
+}
+
 /* --- reset and hot-plug ------------------------------------------------- */
 
 /* Reset in the middle of a session leaves nothing, and the next one works. */
@@ -1301,6 +1356,7 @@ int main(int argc, char **argv)
     qtest_add_func("/lwp/migrate/not-needed", test_not_needed);
     qtest_add_func("/lwp/migrate/fields", test_fields);
     qtest_add_func("/lwp/migrate/refused", test_refused);
+    qtest_add_func("/lwp/migrate/hidden-flags", test_hidden_flags);
     qtest_add_data_func("/lwp/reset/system", NULL, test_reset);
     qtest_add_data_func("/lwp/reset/triple-fault", (void *)1, test_reset);
     qtest_add_func("/lwp/hotplug", test_hotplug);

@@ -492,6 +492,9 @@ static void test_integer(void)
     kind(1, "77: notw " SI);
     kind(1, "77: shll $3, " SI);
     kind(1, "77: rcrl $3, " SI);
+    kind(1, "77: negl " SI);
+    kind(1, "mov $3, %%cl\n 77: sarl %%cl, " SI);
+    kind(1, "mov $0, %%cl\n 77: roll %%cl, " SI);
     kind(1, "77: shld %%cl, %%eax, " SI);
     kind(1, "77: imul $3, " SI ", %%eax");
     kind(1, "77: mull " SI);
@@ -499,6 +502,8 @@ static void test_integer(void)
     kind(1, "or $1, %%eax\n 77: cmovz " SI ", %%eax");
     kind(1, "77: btl $3, " SI);
     kind(1, "77: btsl $3, " SI);
+    kind(1, "77: btrl $3, " SI);
+    kind(1, "mov $7, %%eax\n 77: btcl %%eax, " SI);
     kind(1, "mov $-64 * 8, %%eax\n 77: btl %%eax, 64" SI);
     kind(1, "77: movbe " SI ", %%eax");
     kind(1, "77: crc32l " SI ", %%eax");
@@ -508,10 +513,14 @@ static void test_integer(void)
     kind(1, "mov " R "si" ", " R "bx" "\n xor %%eax, %%eax\n 77: xlat");
     kind_with(1, "mov %%es, " SI, "77: mov " SI ", %%es");
     kind_with(1, "mov %%gs, 4" SI, "77: lgs " SI ", %%eax");
+    kind_with(1, "mov %%ss, 4" SI, "77: lss " SI ", %%eax");
     kind(1, "77: verr " SI);
 #if LWP_64BIT
     kind(1, "77: movslq " SI ", %%rax");
 #else
+    kind_with(1, "mov %%fs, 4" SI, "77: lfs " SI ", %%eax");
+    kind_with(1, "mov %%es, 4" SI, "77: les " SI ", %%eax");
+    kind_with(1, "mov %%ds, 4" SI, "77: lds " SI ", %%eax");
     kind_with(1, "movl $9, 4" SI, "mov $5, %%eax\n 77: bound %%eax, " SI);
     kind_with(1, "movw $9, 2" SI, "mov $5, %%eax\n 77: bound %%ax, " SI);
 #endif
@@ -540,6 +549,8 @@ static void test_stack(void)
     kind_with(1, address_of("88f", ""), stack("77: ret\n 88:"));
     kind_with(1, address_of("88f", ""), stack("77: ret $8\n 88:"));
     kind(1, frame("", stack("77: leave")));
+    kind(STORE, frame(WORD, stack("77: enter $8, $0")));
+    kind(STORE, frame(WORD, stack("77: enter $8, $1")));
     /* of the second level: the outer frame's address */
     kind(1, "xchg " R "sp" ", " R "di" "\n"
          frame(WORD, "77: enter $8, $2") "\n mov " R "di" ", " R "sp");
@@ -620,6 +631,7 @@ static void test_vectors(void)
     kind(1, "77: movss " SI ", %%xmm0");
     kind(1, "77: movq " SI ", %%xmm0");
     kind(1, "77: movhps " SI ", %%xmm0");
+    kind(1, "77: movlpd " SI ", %%xmm0");
     kind(1, "77: movaps " SI ", %%xmm0");
     kind(1, "77: movups " SI ", %%xmm0");
     kind(1, "77: lddqu " SI ", %%xmm0");
@@ -662,6 +674,10 @@ static void test_vectors(void)
     kind(STORE, "77: movups %%xmm0, " SI);
     kind(STORE, "77: movnti %%eax, " SI);
     kind(STORE, "77: vmovdqa %%ymm0, " SI);
+    kind(STORE, "77: vextractf128 $1, %%ymm0, " SI);
+    kind(STORE, "77: movhps %%xmm0, " SI);
+    kind(STORE, "pcmpeqb %%mm1, %%mm1\n mov " R "si" ", " R "di" "\n"
+         "77: maskmovq %%mm1, %%mm0\n emms");
     kind(STORE, "77: pextrw $1, %%xmm0, " SI);
     kind(STORE, "pcmpeqb %%xmm1, %%xmm1\n mov " R "si" ", " R "di" "\n"
          "77: maskmovdqu %%xmm1, %%xmm0");
@@ -686,12 +702,20 @@ static void test_atomics(void)
     kind(1, "77: lock negl " SI);
     kind(1, "77: lock notl " SI);
     kind(1, "77: lock orw $1, " SI);
+    kind(1, "77: lock subl $1, " SI);
+    kind(1, "77: lock sbbl $1, " SI);
+    kind(1, "77: lock xorb $1, " SI);
     kind(1, "77: lock btsl $1, " SI);
+    kind(1, "mov $7, %%eax\n 77: lock btcl %%eax, " SI);
     kind(1, "77: cmpxchg8b " SI);
     kind(1, "77: lock cmpxchg8b " SI);
+    kind(1, "xor %%eax, %%eax\n xor %%edx, %%edx\n 77: cmpxchg8b " SI);
+    kind(1, "xor %%eax, %%eax\n xor %%edx, %%edx\n 77: lock cmpxchg8b " SI);
 #if LWP_64BIT
     kind(1, "77: cmpxchg16b " SI);
     kind(1, "77: lock cmpxchg16b " SI);
+    kind(1, "xor %%eax, %%eax\n xor %%edx, %%edx\n 77: cmpxchg16b " SI);
+    kind(1, "xor %%eax, %%eax\n xor %%edx, %%edx\n 77: lock cmpxchg16b " SI);
 #endif
 }
 
@@ -705,6 +729,11 @@ static void test_crossings(void)
     crossing(1, "77: xchg %%ax, " SI);
     crossing(1, "77: lock cmpxchg8b " SI);
     crossing(4, "77: cmpxchg8b " SI);
+    crossing(1, "77: incw " SI);
+    crossing(2, "77: lock incl " SI);
+    crossing(3, "77: xadd %%ecx, " SI);
+    crossing(3, "77: lock xadd %%ecx, " SI);
+    crossing(2, "77: btsl $3, " SI);
     crossing(1, "77: lodsw");
     crossing(2, "77: movsl");
     crossing(1, "77: flds " SI "\n fninit");
@@ -725,6 +754,8 @@ static void test_crossings(void)
     crossing(1, stack("77: pop " R "dx"));
     crossing(2, "xchg " R "sp" ", " R "di" "\n 77: push " SI "\n"
              "mov " R "di" ", " R "sp");
+    kind_at(1, LINE - 1, address_of("88f", ""), stack("77: ret\n 88:"));
+    kind_at(1, LINE - 3, address_of("88f", ""), "77: jmp *" SI "\n 88:");
     kind_at(1, LINE - 4, "mov %%gs, 4" SI, "77: lgs " SI ", %%eax");
     kind_at(1, LINE - 2, "mov %%gs, 4" SI, "77: lgs " SI ", %%eax");
     kind_at(1, LINE - 4, address_of("88f", "") "mov %%cs, 4" SI,

@@ -428,6 +428,84 @@ static void check_pending(const Place *place)
     catch(SIGSEGV, repair);
 }
 
+/* Records that have been stored or missed; SLWPCB would store more. */
+static unsigned seen_records(void)
+{
+    /* volatile: LWP writes there when it likes */
+    volatile LwpCb *c = cb;
+
+    return c->head / sizeof(LwpRecord) + c->missed;
+}
+
+/* Code that never runs where LWP faults; about 4000 instructions each time */
+static void __attribute__((noinline)) work_elsewhere(int n)
+{
+    for (; n > 0; n--) {
+        for (int i = 0; i < 1000; i++) {
+            asm volatile("incl %0" : "+m" (loops));
+        }
+    }
+}
+
+static unsigned seen_before;
+
+static void repair_early(int sig, siginfo_t *info, void *uc)
+{
+    repair(sig, info, uc);
+    work_elsewhere(12);
+    seen_before = seen_records();
+}
+
+static void leave_late(int sig, siginfo_t *info, void *uc)
+{
+    work_elsewhere(100);
+    on_fault(sig, info, uc);
+}
+
+/* Events of retirement need the ring, wherever the program happens to be. */
+static void start_retire(const Place *place)
+{
+    prepare(place->ring_at, place->cb_at, 1u << 2);
+    cb->event[1].interval = cb->event[1].counter = 999;
+    llwpcb(cb);
+    protect(place);
+}
+
+static void check_left(const Place *place)
+{
+    int sig, rounds = 0;
+    unsigned n;
+
+    start_retire(place);
+    catch(SIGSEGV, repair_early);
+    work();
+    report(one_fault(place, 0) && seen_before == 0 && seen_records() > 1 &&
+           ring[0].event == 2,
+           "Instructions Retired, %s: a short handler is left alone",
+           place->name);
+
+    start_retire(place);
+    catch(SIGSEGV, leave_late);
+    sig = faults(work());
+    report(sig == SIGSEGV && seen_records() == 0,
+           "%s: so is a long one while the page is missing", place->name);
+    catch(SIGSEGV, repair);
+    seen.faults = 0;
+    work_elsewhere(100);
+    report(seen.faults == 0 && seen_records() == 0,
+           "and the program that it leaves for");
+    unprotect();
+    while (seen_records() == 0 && rounds++ < 100) {
+        work_elsewhere(1);
+    }
+    report(rounds <= 75 && ring[0].event == 2 && seen.faults == 0,
+           "the page comes back: so do the records");
+    n = seen_records();
+    work_elsewhere(25);
+    report(seen_records() - n >= 75, "with as many as ever behind them");
+    llwpcb(NULL);
+}
+
 int main(void)
 {
     ring_pages = map_pages(2, RW);
@@ -450,6 +528,7 @@ int main(void)
     test_code();
     for (int i = 0; i < ARRAY_SIZE(ring_places); i++) {
         check_pending(&ring_places[i]);
+        check_left(&ring_places[i]);
     }
     return report_summary();
 }

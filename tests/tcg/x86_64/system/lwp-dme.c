@@ -1014,12 +1014,50 @@ static void make_trace(void)
     } while (regs.vector == 1);
 }
 
-/* gshare, a table of targets, a return stack; all zero at reset */
+/*
+ * For each conditional branch what it did in its last 32 executions, and what
+ * the one before it did: bit i is i executions ago.  A table of targets, a
+ * return stack; all zero at reset.
+ */
 static struct {
-    unsigned history, top;
-    uint8_t counters[1 << 14];          /* 0 to 3 */
+    uint32_t taken[2048], before[2048];
+    bool last;
+    unsigned top;
     uint64_t targets[512], returns[32];
-} gshare;
+} learned;
+
+/* Was it @k executions before execution @j as it is now? */
+static bool alike(uint32_t taken, uint32_t before, int j, int k)
+{
+    bool same = (before >> j & 1) == learned.last;
+
+    for (int i = 0; i < k; i++) {
+        same = same && (taken >> (j + 1 + i) & 1) == (taken >> i & 1) &&
+               (before >> (j + 1 + i) & 1) == (before >> i & 1);
+    }
+    return same;
+}
+
+/* What most executions did that are like this one, the longer the better. */
+static bool guess_taken(uint32_t taken, uint32_t before)
+{
+    for (int k = 16; k >= -1; k--) {
+        int n = k < 0 ? 32 : 32 - k;
+        int cases = 0, yes = 0, latest = -1;
+
+        for (int j = 0; j < n; j++) {
+            if (k < 0 || alike(taken, before, j, k)) {
+                cases++;
+                yes += taken >> j & 1;
+                latest = latest < 0 ? j : latest;
+            }
+        }
+        if (cases >= (k >= 1 && k < 8 ? 3 : 1)) {
+            return 2 * yes == cases ? taken >> latest & 1 : 2 * yes > cases;
+        }
+    }
+    return false;
+}
 
 /* The flags of a branch's record, by what has been learned from others. */
 static unsigned predict(uint64_t ip, uint64_t target)
@@ -1031,27 +1069,29 @@ static unsigned predict(uint64_t ip, uint64_t target)
     switch (kind) {
     case COND:
         {
-            uint8_t *c = &gshare.counters[(gshare.history ^
-                                           (ip % PAGE) << 2) & 0x3fff];
-            bool taken = target != next, guess_taken = *c >= 2;
+            unsigned slot = ip / 2 % 2048;
+            uint32_t *did = &learned.taken[slot];
+            uint32_t *before = &learned.before[slot];
+            bool taken = target != next, guessed = guess_taken(*did, *before);
 
-            gshare.history = gshare.history << 1 | taken;
-            *c += taken ? *c < 3 : -(*c > 0);
-            return PRV | (taken ? TKN : 0) | (taken == guess_taken ? PRD : 0);
+            *did = *did << 1 | taken;
+            *before = *before << 1 | learned.last;
+            learned.last = taken;
+            return PRV | (taken ? TKN : 0) | (taken == guessed ? PRD : 0);
         }
     case RET:
-        guess = gshare.returns[gshare.top-- % 32];
+        guess = learned.returns[learned.top-- % 32];
         break;
     case INDIRECT:
     case INDIRECT_CALL:
-        guess = gshare.targets[ip % 512];
-        gshare.targets[ip % 512] = target;
+        guess = learned.targets[ip % 512];
+        learned.targets[ip % 512] = target;
         break;
     default:
         guess = target;
     }
     if (kind == CALL || kind == INDIRECT_CALL) {
-        gshare.returns[++gshare.top % 32] = next;
+        learned.returns[++learned.top % 32] = next;
     }
     if (!guess) {
         return TKN;

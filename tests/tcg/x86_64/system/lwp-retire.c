@@ -50,6 +50,7 @@ CODE(code_rep_scas, "64",
 CODE(code_string, "64", "stosb\n lodsb\n stosl")
 CODE(code_lwp, "64",
      "lwpval $0, %eax, %eax\n lwpins $0, %eax, %eax\n slwpcb %rax")
+CODE(code_val, "64", "nop\n lwpval $0, %eax, %eax\n nop")
 CODE(code_special, "64",
      "pause\n xor %eax, %eax\n cpuid\n rdtsc\n pushf\n popf\n cld")
 CODE(code_mov_ss, "64", "mov %ss, %eax\n mov %eax, %ss\n nop\n nop")
@@ -744,6 +745,75 @@ static void test_fault(void)
            "page mapped: stored once");
 }
 
+/* A block in which number 256 retires before something goes wrong */
+#define CODE_BAD(name, insns) \
+    CODE(name, "64", ".rept 254\n nop\n .endr\n jmp 1f\n 1: nop\n nop\n" \
+         insns "\n jmp 2f\n 2: nop")
+CODE_BAD(code_bad_load, "mov (%rsi), %eax")
+CODE_BAD(code_bad_store, "mov %eax, (%rsi)")
+CODE_BAD(code_bad_segment, "mov %eax, %es")
+CODE_BAD(code_bad_jump, "jmp *%rsi")
+
+/*
+ * Two records may still wait when an exception is delivered.  The second one's
+ * page is missing: its own #PF may come before the exception or behind it, but
+ * it does not change what the exception tells.
+ */
+static void test_error_code(void)
+{
+    static const struct {
+        const char *name;
+        void (*code)(void);
+        unsigned pte, vector, error;
+    } t[] = {
+        { "load", code_bad_load, 0, PF, PTE_U },
+        { "store to a read-only page", code_bad_store, PTE_P | PTE_U,
+          PF, PTE_U | PTE_W | PTE_P },
+        { "load from the system's page", code_bad_load, PTE_P | PTE_W,
+          PF, PTE_U | PTE_P },
+        { "load from a non-canonical address", code_bad_load, PTE_ALL, GP, 0 },
+        { "MOV ES", code_bad_segment, PTE_ALL, GP, 0x1230 },
+        { "jump", code_bad_jump, 0, PF, PTE_U },
+    };
+
+    for (int i = 0; i < ARRAY_SIZE(t); i++) {
+        for (int missing = 0; missing < 2; missing++) {
+            bool gp = t[i].vector == GP;
+
+            prepare_events(FLAG(IRE) | FLAG(CNH), MANY);
+            set_event(IRE, MANY, 255);
+            set_event(CNH, MANY, 255);
+            cb->head = PAGE - 32;
+            llwpcb(user_cb);
+            set_pte(1, missing ? 0 : PTE_ALL);
+            set_pte(5, t[i].pte);
+            enter64(t[i].code);
+            regs.rax = 0x1230;
+            regs.rsi = gp ? 1ull << 63 : WINDOW + 5 * PAGE;
+            if (run() == PF && fault_address == RING_ADDR + PAGE && missing &&
+                regs.rip == (uintptr_t)t[i].code + 257) {
+                set_pte(1, PTE_ALL);
+                run();
+            }
+            report(regs.vector == t[i].vector && regs.error == t[i].error &&
+                   (gp || fault_address == regs.rsi) &&
+                   record_is((LwpRecord *)window_ram[1] - 1, IRE, 0, 0,
+                             (uintptr_t)t[i].code + 256, 0),
+                   "%s, room for %d of 2 records: error code 0x%x", t[i].name,
+                   2 - missing, t[i].error);
+            if (t[i].code == code_bad_jump) {
+                continue;       /* It has no instruction to go on with. */
+            }
+            set_pte(1, PTE_ALL);
+            report(run() == t[i].vector && regs.error == t[i].error &&
+                   (save(), area.lwp.head) == PAGE + 32 &&
+                   record_is((LwpRecord *)window_ram[1], CNH, 0, 0,
+                             (uintptr_t)t[i].code + 256, 0),
+                   "the same again, and both have been stored");
+        }
+    }
+}
+
 /* Run to the end as a system would; the number of exceptions, -1 if none. */
 static int run_mended(void)
 {
@@ -1021,6 +1091,28 @@ static void test_filter(void)
     enter64(code_loop);
     report(run() == EXIT && (save(), left(IRE)) == MANY - 300 &&
            left(BRE) == MANY - 100, "XRSTOR reads LimitIP again");
+
+    /* The program goes on elsewhere, and it is LWPVAL that reads them. */
+    prepare_events(LWP_FLAG_VAL | FLAG(IRE), 9);
+    cb->filters = FILTER_IPF;
+    cb->limit_ip = UINT64_MAX;
+    llwpcb(user_cb);
+    save();
+    wrmsr(MSR_LWP_CBADDR, 0);
+    xrstor(&area, LWP_XSTATE);
+    set_pte(2, 0);
+    enter64(code_loop);
+    report(run() == PF && regs.rip == (uintptr_t)code_loop,
+           "XRSTOR, LWPCB missing: #PF");
+    enter64(code_val);
+    report(run() == PF && regs.rip == (uintptr_t)code_val + 1,
+           "LWPVAL elsewhere: #PF");
+    set_pte(2, PTE_ALL);
+    report(run() == EXIT && (save(), left(LWP_VAL)) == 8,
+           "page mapped: LWPVAL counts");
+    enter64(nops);
+    report(run() == EXIT && cb->head >= 6 * 32 && ring[0].event == IRE &&
+           (save(), left(IRE)) >= 0, "and other events have records again");
 }
 
 /* Stores of LWP's may meet a data breakpoint, or only its page. */
@@ -1082,6 +1174,7 @@ int main(void)
     test_compat();
     test_fault();
     test_fault_insn();
+    test_error_code();
     test_mended();
     test_cfg();
     test_filter();
