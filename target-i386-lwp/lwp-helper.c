@@ -407,8 +407,11 @@ static void lwp_retire_retired(CPUX86State *env, const RetireInsn *insn,
     if (s->npending) {
         /* What holds if the store does not return. */
         retire_cpu_set_mode(env, RETIRE_BOUNDARY, lwp_wants_loads(s));
-        /* Debug traps come before a fault of the next instruction. */
-        if (!trap) {
+        /*
+         * Debug traps come before a fault of the next instruction; what has
+         * faulted waits for another boundary.
+         */
+        if (!trap && !s->deferred) {
             GuestMem mem = guest_mem(env, BOUNDARY_RA);
 
             lwp_boundary(s, &mem.parent, env->eip);

@@ -32,20 +32,76 @@ static unsigned records(void)
 #define profile(code)   lwp_profile(&cb, code)
 
 /*
- * gshare as it is in books, with as much history and as many counters as
- * QEMU's: the address of a branch in its page is the upper 12 of 14 bits.  It
- * sees all that runs while BRE is enabled in this process.
+ * What predictor.h says, as plainly as can be: the last 32 executions, the last
+ * one first, of all branches at two offsets in their pages.  It sees all that
+ * runs while BRE is enabled in this process.
  */
-static unsigned history;
-static uint8_t counters[1 << 14];
+typedef struct Execution {
+    bool taken, before;     /* it, and the conditional branch before it */
+} Execution;
 
-static bool gshare(uintptr_t ip, bool taken)
+static Execution histories[2048][32];
+static bool before;
+
+/*
+ * How many executions before execution @i are like the last ones, up to 16;
+ * -1 if not even the conditional branch before it is like that before now.
+ */
+static int alike(const Execution *h, int i)
 {
-    uint8_t *c = &counters[(history ^ ip << 2) & 0x3fff];
-    bool predicted = *c >= 2;
+    int n = 0;
 
-    *c = taken ? (*c < 3 ? *c + 1 : 3) : (*c > 0 ? *c - 1 : 0);
-    history = history << 1 | taken;
+    if (h[i].before != before) {
+        return -1;
+    }
+    while (n < 16 && i + 1 + n < 32 && h[i + 1 + n].taken == h[n].taken &&
+           h[i + 1 + n].before == h[n].before) {
+        n++;
+    }
+    return n;
+}
+
+/*
+ * What was done in most of the cases that are most alike, or in the last one
+ * if it is a draw.  There must be three such cases; one is good enough if eight
+ * executions are alike, or if there is nothing better than the branch before.
+ */
+static bool expect(const Execution *h)
+{
+    int length[32];
+
+    for (int i = 0; i < 32; i++) {
+        length[i] = alike(h, i);
+    }
+    for (int n = 16; ; n--) {
+        int taken = 0, cases = 0;
+        bool last = false;
+
+        for (int i = 31; i >= 0; i--) {
+            if (length[i] >= n) {
+                last = h[i].taken;
+                taken += last;
+                cases++;
+            }
+        }
+        if (cases >= 3 || (cases >= 1 && (n >= 8 || n == 0))) {
+            if (2 * taken == cases) {
+                return last;
+            }
+            return 2 * taken > cases;
+        }
+    }
+}
+
+/* Whether the branch is predicted; it is learnt. */
+static bool predict(uintptr_t ip, bool taken)
+{
+    Execution *h = histories[ip % 4096 / 2];
+    bool predicted = expect(h);
+
+    memmove(&h[1], &h[0], 31 * sizeof(h[0]));
+    h[0] = (Execution) { taken, before };
+    before = taken;
     return predicted == taken;
 }
 
@@ -81,7 +137,7 @@ static unsigned check_pattern(const char *name, unsigned n, int interval)
         for (int last = 0; last < 2; last++) {
             bool taken = last ? i < n - 1 : pattern[i];
             uintptr_t ip = last ? LABEL(lwp_loop) : LABEL(lwp_if);
-            bool correct = gshare(ip, taken);
+            bool correct = predict(ip, taken);
 
             missed += !last && i >= n / 2 && !correct;
             if (branch++ % (interval + 1) == (unsigned)interval) {
@@ -97,10 +153,19 @@ static unsigned check_pattern(const char *name, unsigned n, int interval)
     return missed;
 }
 
+static void fill_randomly(unsigned percent)
+{
+    static uint32_t x = 1;
+
+    for (int i = 0; i < PATTERN_MAX; i++) {
+        x = x * 1664525 + 1013904223;
+        pattern[i] = (x >> 16) * 100 >> 16 < percent;
+    }
+}
+
 static void test_patterns(void)
 {
     static const int intervals[] = { 0, 1, 30, 63, 500 };
-    uint32_t x = 1;
     unsigned missed;
 
     for (int k = 0; k < 5; k++) {
@@ -114,19 +179,64 @@ static void test_patterns(void)
         }
         missed = check_pattern("every other one taken", 2000, interval);
         report(missed == 0, "is predicted once it is known");
-        for (int i = 0; i < PATTERN_MAX; i++) {
-            pattern[i] = i % 6 != 5;
+        for (int period = 3; period <= 16; period++) {
+            char name[20];
+
+            for (int i = 0; i < PATTERN_MAX; i++) {
+                pattern[i] = i % period != period - 1;
+            }
+            snprintf(name, sizeof(name), "a loop of %d", period);
+            missed = check_pattern(name, 2000, interval);
+            report(missed == 0, "fits in the history and is predicted");
         }
-        missed = check_pattern("a loop of 6", 2000, interval);
-        report(missed == 0, "fits in the history and is predicted");
-        for (int i = 0; i < PATTERN_MAX; i++) {
-            x = x * 1664525 + 1013904223;
-            pattern[i] = x >> 31;
-        }
+        fill_randomly(50);
         missed = check_pattern("random", PATTERN_MAX, interval);
         report(missed > PATTERN_MAX / 2 * 45 / 100 &&
                missed < PATTERN_MAX / 2 * 55 / 100,
                "is mispredicted half of the time");
+        fill_randomly(90);
+        missed = check_pattern("9 of 10 taken", PATTERN_MAX, interval);
+        report(missed < PATTERN_MAX / 2 * 18 / 100,
+               "is predicted most of the time");
+    }
+}
+
+/* A branch that repeats the one before it, which nobody can know. */
+static void test_correlated(void)
+{
+    for (int interval = 0; interval < 40; interval += 39) {
+        unsigned n = 3000, missed[2] = { 0 }, branch = 0, r = 0;
+        bool ok = true;
+
+        fill_randomly(50);
+        prepare(0, interval);
+        lwp_arg = n;
+        profile("lea lwp_pattern, %%esi\n mov lwp_arg, %%ecx\n"
+                "1: cmpb $0, (" R "si" ")\n"
+                "lwp_first: jne 2f\n nop\n"
+                "2: cmpb $0, (" R "si" ")\n"
+                "lwp_second: jne 3f\n nop\n"
+                "3: inc " R "si" "\n dec %%ecx\n"
+                "lwp_third: jnz 1b\n");
+        for (unsigned i = 0; i < 3 * n; i++) {
+            uintptr_t ip = i % 3 == 0 ? LABEL(lwp_first) :
+                           i % 3 == 1 ? LABEL(lwp_second) : LABEL(lwp_third);
+            bool taken = i % 3 < 2 ? pattern[i / 3] : i < 3 * n - 1;
+            bool correct = predict(ip, taken);
+
+            if (i % 3 < 2 && i / 3 >= 32) {
+                missed[i % 3] += !correct;
+            }
+            if (branch++ % (interval + 1) == (unsigned)interval) {
+                ok &= ring[r].ip == ip &&
+                      ring[r].flags == (PRV | (correct ? PRD : 0) |
+                                        (taken ? TKN : 0));
+                r++;
+            }
+        }
+        report(ok && records() == r && missed[0] > n / 3 && missed[1] == 0,
+               "interval %d: what repeats the branch before it is predicted",
+               interval);
     }
 }
 
@@ -141,7 +251,7 @@ static void test_direct(void)
             "2: call 3f\n dec %%ecx\n jnz 1b\n jmp 4f\n"
             "3: ret\n 4:");
     for (unsigned i = 0; i < 50; i++) {
-        gshare(ring[i * 4 + 3].ip, i < 49);
+        predict(ring[i * 4 + 3].ip, i < 49);
         ok &= ring[i * 4].flags == (PRV | PRD | TKN) &&
               ring[i * 4 + 1].flags == (PRV | PRD | TKN) &&
               ring[i * 4 + 2].flags == (PRV | PRD | TKN);
@@ -164,7 +274,7 @@ static void test_indirect(void)
                 "lwp_t1: xor lwp_arg, %%edi\n dec %%ecx\n jnz 1b\n");
         for (int i = 0; i < 8; i++) {
             flags[i] = ring[2 * i].flags;
-            gshare(ring[2 * i + 1].ip, i < 7);
+            predict(ring[2 * i + 1].ip, i < 7);
         }
         if (!alternate) {
             report(!(flags[0] & PRV) && flags[1] == (PRV | PRD | TKN) &&
@@ -197,7 +307,7 @@ static void test_returns(void)
             correct += ret && ring[i].flags == (PRV | PRD | TKN);
         }
         for (unsigned i = 0; i < n; i++) {
-            gshare(ring[1 + 2 * i].ip, i == n - 1);
+            predict(ring[1 + 2 * i].ip, i == n - 1);
         }
         /* The deeper ones all return to the same address, the first not. */
         report(records() == 3 * n + 1 && correct == (n <= 32 ? n : n - 1),
@@ -211,24 +321,20 @@ static void test_filters(void)
     static const uint32_t filters[] = {
         0, FILTER_NMB, FILTER_NPB, FILTER_NMB | FILTER_NPB,
     };
-    uint32_t x = 7;
 
     for (int interval = 0; interval < 40; interval += 39) {
         for (int f = 0; f < 4; f++) {
             unsigned n = 3000, want = 0, r = 0;
             bool ok = true;
 
-            for (unsigned i = 0; i < n; i++) {
-                x = x * 1664525 + 1013904223;
-                pattern[i] = x >> 31;
-            }
+            fill_randomly(50);
             prepare(filters[f], interval);
             run_pattern(n);
             for (unsigned i = 0; i < 2 * n; i++) {
                 bool loop = i & 1;
                 bool taken = loop ? i < 2 * n - 1 : pattern[i / 2];
-                bool correct = gshare(loop ? LABEL(lwp_loop) : LABEL(lwp_if),
-                                      taken);
+                bool correct = predict(loop ? LABEL(lwp_loop) : LABEL(lwp_if),
+                                       taken);
 
                 if (filters[f] & (correct ? FILTER_NPB : FILTER_NMB)) {
                     continue;
@@ -254,6 +360,7 @@ int main(void)
         return report_summary();
     }
     test_patterns();
+    test_correlated();
     test_direct();
     test_indirect();
     test_returns();
