@@ -59,8 +59,7 @@ static inline bool host_faults(const GuestMem *m, uint64_t addr, uint32_t len)
 {
 #ifdef CONFIG_USER_ONLY
     return !((addr ^ (addr + len - 1)) & TARGET_PAGE_MASK) &&
-           guest_addr_valid_untagged(addr) && m->ra &&
-           !trace_event_get_state_backends(TRACE_LWP_FAULT);
+           guest_addr_valid_untagged(addr) && m->ra;
 #else
     return false;
 #endif
@@ -86,7 +85,8 @@ static void guest_probe(LwpMem *mem, uint64_t addr, uint32_t len)
 {
     GuestMem *m = container_of(mem, GuestMem, parent);
 
-    if (!host_faults(m, addr, len)) {
+    if (trace_event_get_state_backends(TRACE_LWP_FAULT) ||
+        !host_faults(m, addr, len)) {
         probe_host(m, addr, len);
     }
 }
@@ -97,7 +97,8 @@ static void guest_begin(LwpMem *mem, uint64_t cb, uint32_t size, uint64_t slot)
     void *cb_host, *slot_host;
 
 #ifdef CONFIG_USER_ONLY
-    if (likely(host_faults(m, cb, size) &&
+    if (likely(!trace_event_get_state_backends(TRACE_LWP_FAULT) &&
+               host_faults(m, cb, size) &&
                host_faults(m, slot, LWP_RECORD_SIZE))) {
         cb_host = g2h_untagged(cb);
         slot_host = g2h_untagged(slot);

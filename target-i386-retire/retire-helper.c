@@ -116,10 +116,12 @@ void helper_retire_trip(CPUX86State *env, uint32_t desc, target_ulong ip,
 
     block->ip = ip;
     block->lengths[0] = len0;
-    block->lengths[1] = len1;
-    block->lengths[2] = len2;
-    block->lengths[3] = len3;
     block->insns = desc >> RETIRE_DESC_INSNS_SHIFT;
+    if (block->insns > 16) {
+        block->lengths[1] = len1;
+        block->lengths[2] = len2;
+        block->lengths[3] = len3;
+    }
     block->branch = desc & RETIRE_DESC_BRANCH;
     block->late = desc & RETIRE_DESC_LATE;
     if (r->foreseen && !(desc & (RETIRE_DESC_LATE | RETIRE_DESC_DIVIDED)) &&

@@ -105,8 +105,8 @@ enum {
     RETIRE_ACCESS_LOAD = 6,         /* 1 bit */
     RETIRE_ACCESS_STORE = 7,        /* 1 bit */
     RETIRE_ACCESS_MMU_IDX = 8,      /* 8 bits */
-    RETIRE_ACCESS_INDEX = 16,       /* 8 bits: of the instruction in its block */
-    RETIRE_ACCESS_OFFSET = 24,      /* 12 bits: of the instruction in its page */
+    RETIRE_ACCESS_INDEX = 16,       /* 8 bits: of the instruction in a block */
+    RETIRE_ACCESS_OFFSET = 24,      /* 12 bits: of the instruction in a page */
     RETIRE_ACCESS_DATA = 36,        /* 28 bits: word 1 of its insn_start */
 };
 

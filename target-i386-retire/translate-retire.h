@@ -10,17 +10,16 @@ struct DisasContext;
 
 /* A load or store that has been emitted, with a look into the filter before. */
 typedef struct RetireCheck {
+    struct RetireCheck *next;
     TCGLabel *call, *back;
     TCGv_i64 addr;
     uint64_t desc;          /* see RETIRE_ACCESS_SIZE */
 } RetireCheck;
 
-#define RETIRE_CHECKS_MAX   256
-
 typedef struct RetireDisas {
     RetireMode mode;        /* of the block */
     bool loads;             /* accesses to memory go through the caches */
-    bool learns;            /* the block's last branch is shown to the predictor */
+    bool learns;            /* the last branch is shown to the predictor */
     bool last_late;         /* the block's last instruction is counted late */
     bool late;              /* the current one is, if it ends the block */
     bool uncounted;         /* the current instruction never counts */
@@ -33,14 +32,13 @@ typedef struct RetireDisas {
     uint8_t rest;           /* of which so many are still to come */
     RetireBranch branch;    /* what the current instruction is */
     TCGv ip;                /* its effective address, if counted late */
-    TCGv next;              /* that of what follows in memory, if it is a CALL */
+    TCGv next;              /* of what follows in memory, if it is a CALL */
     uint32_t offset;        /* the instruction's address in the page */
     uint32_t length;        /* and its length, in bytes */
-    TCGOp *insn_start[RETIRE_BLOCK_MAX];
+    TCGOp **insn_start;     /* of each instruction */
     TCGv_i64 t;             /* for all checks */
     TCGv_ptr p;
-    int nr_checks;
-    RetireCheck check[RETIRE_CHECKS_MAX];
+    RetireCheck *checks;    /* the last one first */
 } RetireDisas;
 
 /*

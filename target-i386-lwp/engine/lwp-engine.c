@@ -134,13 +134,15 @@ static void st32(LwpMem *mem, uint64_t addr, uint32_t val)
 }
 
 /* Guest memory is little-endian; the host's may not be. */
-#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-#define LE32(x) (x)
-#define LE64(x) (x)
-#else
-#define LE32(x) __builtin_bswap32(x)
-#define LE64(x) __builtin_bswap64(x)
-#endif
+static inline bool host_is_big_endian(void)
+{
+    const uint16_t one = 1;
+
+    return *(const uint8_t *)&one == 0;
+}
+
+#define LE32(x) (host_is_big_endian() ? __builtin_bswap32(x) : (x))
+#define LE64(x) (host_is_big_endian() ? __builtin_bswap64(x) : (x))
 
 /* Fields of the LWPCB at @cb. */
 static inline uint32_t cb_ld32(LwpMem *mem, uint64_t cb, uint32_t offset)
@@ -611,7 +613,8 @@ RetireMode lwp_mode(const LwpState *s)
 }
 
 /* What stays of an interval with its Random bits (Table 6-1). */
-static NOINLINE int32_t interval_floor(const LwpState *s, LwpMem *mem, unsigned event)
+static NOINLINE int32_t interval_floor(const LwpState *s, LwpMem *mem,
+                                       unsigned event)
 {
     return ld_interval(mem, s->cbaddr, event) & ~random_mask(mem, s->cbaddr);
 }

@@ -309,7 +309,8 @@ void retire_cache_flush(RetireCache *c)
 }
 
 /* Make a line the most recent one of L1, and of its set in the filter. */
-static inline void use(RetireCache *c, uint64_t *set, uint32_t way, uint64_t word,
+static inline void use(RetireCache *c, uint64_t *set, uint32_t way,
+                       uint64_t word,
                        uint64_t addr)
 {
     uint64_t line = word >> WAY_SHIFT, last = set[0] >> WAY_SHIFT;
@@ -375,7 +376,8 @@ static bool snoop(RetireCache *c, uint64_t line,
     return found;
 }
 
-RetireSource retire_cache_fill(RetireCache *c, uint64_t line, uint64_t addr, bool store)
+RetireSource retire_cache_fill(RetireCache *c, uint64_t line, uint64_t addr,
+                               bool store)
 {
     RetireUncore *u = c->uncore;
     uint64_t *set = set_of(&c->l1, line);

@@ -69,7 +69,8 @@ RetireUncore *retire_uncore_new(const RetireGeometry *g);
 RetireCache *retire_cache_new(RetireUncore *uncore, const RetireGeometry *g,
                         RetireFilter *filter);
 void retire_cache_free(RetireCache *c);
-void retire_uncore_free(RetireUncore *uncore);    /* when it has no caches any more */
+/* To be called when it has no caches any more. */
+void retire_uncore_free(RetireUncore *uncore);
 
 /*
  * To be called before there is a second cache, and while nobody uses the first:
@@ -82,12 +83,14 @@ void retire_cache_flush(RetireCache *c);
 
 /*
  * Access physical line @line, at linear address @addr, and return where it was.
- * retire_cache_access() returns RETIRE_SOURCE_UNKNOWN, with nothing done, if others
- * have to be asked; then retire_cache_fill() does.  retire_cache_peek() only looks.
+ * retire_cache_access() returns RETIRE_SOURCE_UNKNOWN, with nothing done, if
+ * others have to be asked; then retire_cache_fill() does.  retire_cache_peek()
+ * only looks.
  */
 RetireSource retire_cache_access(RetireCache *c, uint64_t line, uint64_t addr,
                            bool store);
-RetireSource retire_cache_fill(RetireCache *c, uint64_t line, uint64_t addr, bool store);
+RetireSource retire_cache_fill(RetireCache *c, uint64_t line, uint64_t addr,
+                               bool store);
 RetireSource retire_cache_peek(RetireCache *c, uint64_t line);
 
 #endif

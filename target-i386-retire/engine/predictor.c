@@ -6,43 +6,50 @@
 
 #define LOW_BITS        0x5555555555555555ull   /* of each execution */
 #define LONGEST         16      /* executions that are compared */
-#define LONG            8       /* that many are no coincidence */
-#define ENOUGH          3       /* cases that outweigh a shorter resemblance */
+#define LONG            11      /* that many are no coincidence */
+#define ENOUGH          3       /* cases that outweigh a longer resemblance */
+#define SURE            6       /* cases that outweigh that, if they agree */
 
 _Static_assert(sizeof(((RetirePredictor *)0)->returns) == 256,
                "RetirePredictor.top wraps by itself");
 
 /*
- * What a branch with @history did where it had been executed as now, when the
- * one before it did @before: the more executions before that one are alike, the
- * better, if there are some such cases.
+ * What a branch with @history does next, when the one before it did @before:
+ * what it always did then; or where its own last outcomes were the same, as
+ * many of them as there are some such cases; or, if they differ, what it mostly
+ * did when the one before it did that.  In a draw the latest case decides.
  */
 static bool expect(uint64_t history, uint32_t before)
 {
-    uint64_t like = (before ? history >> 1 : ~history >> 1) & LOW_BITS;
-    uint64_t best = like;
-    int taken, cases;
+    uint64_t own = history & LOW_BITS;
+    uint64_t then = (before ? history >> 1 : ~history >> 1) & LOW_BITS;
+    uint64_t like = LOW_BITS, best = LOW_BITS;
+    int cases = __builtin_popcountll(then);
 
+    if (cases >= SURE && (!(own & then) || !(~own & then))) {
+        return own & then;
+    }
     for (unsigned k = 1; like && k <= LONGEST; k++) {
-        uint64_t one = history >> (RETIRE_HISTORY_BITS * (k - 1)) & 3;
-        uint64_t differs = history >> RETIRE_HISTORY_BITS * k ^ one * LOW_BITS;
+        uint64_t one = own >> RETIRE_HISTORY_BITS * (k - 1) & 1;
 
-        like &= ~(differs | differs >> 1);
+        like &= ~(own >> RETIRE_HISTORY_BITS * k ^ one * LOW_BITS);
         /* The rest has been forgotten. */
         like &= ~0ull >> RETIRE_HISTORY_BITS * k;
         if (__builtin_popcountll(like) >= ENOUGH || (like && k >= LONG)) {
             best = like;
         }
     }
-    if (!best) {
-        best = LOW_BITS;
+    if (!(own & best) || !(~own & best)) {
+        return own & best;
     }
-    taken = __builtin_popcountll(best & history);
-    cases = __builtin_popcountll(best);
-    if (2 * taken == cases) {
-        return history & best & -best;
+    if (!then) {
+        then = LOW_BITS;
+        cases = RETIRE_HISTORY_LENGTH;
     }
-    return 2 * taken > cases;
+    if (2 * __builtin_popcountll(own & then) == cases) {
+        return own & then & -then;
+    }
+    return 2 * __builtin_popcountll(own & then) > cases;
 }
 
 /* translate-retire.c.inc learns the same inline, where nobody asks. */

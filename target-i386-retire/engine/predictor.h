@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * A branch predictor, for whoever wants to know how a branch was predicted.  A
- * conditional branch is expected to do what it did when things were last like
- * this: each has a history of its own, of what it did itself and what the
+ * conditional branch is expected to do what it did when things were like now:
+ * each has a history of its own, of what it did itself and what the
  * conditional branch before it did.  There are a table of the last targets of
  * indirect branches and a return stack; direct branches are always predicted.
  *
@@ -44,7 +44,7 @@ typedef enum RetireBranch {
 
 /* All zero: no branch has ever been taken. */
 typedef struct RetirePredictor {
-    uint8_t before;         /* RETIRE_HISTORY_BEFORE if the last one was taken */
+    uint8_t before;         /* RETIRE_HISTORY_BEFORE if the last was taken */
     uint8_t top;            /* offset of the first free return, modulo 256 */
     uint64_t returns[RETIRE_NR_RETURNS];
     uint64_t targets[RETIRE_NR_TARGETS];

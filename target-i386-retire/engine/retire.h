@@ -30,7 +30,7 @@ typedef struct RetireConfig {
 /* How much a consumer wants to know of the instructions that a program runs. */
 typedef enum RetireMode {
     RETIRE_OFF,             /* nothing */
-    RETIRE_BOUNDARY,        /* to be asked in front of each, and as RETIRE_STEP */
+    RETIRE_BOUNDARY,        /* to be asked before each, and as RETIRE_STEP */
     RETIRE_STEP,            /* to be told of each, see RetireState.step */
     RETIRE_INSNS,           /* whole blocks are counted, see RetireState.fuse */
     RETIRE_BRANCHES,        /* and the branches at their ends, all classes */
@@ -107,7 +107,7 @@ typedef struct RetireState {
 /* What the consumer wants of a block that has tripped the fuse. */
 typedef struct RetirePlan {
     enum {
-        /* To be told of the next @insns instructions; or of boundaries, if 0. */
+        /* To be told of @insns instructions; or of boundaries, if 0. */
         RETIRE_PLAN_STEP,
         /* It may run, and so may @insns instructions, its own included. */
         RETIRE_PLAN_RUN,

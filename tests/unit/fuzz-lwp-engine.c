@@ -180,12 +180,13 @@ static const LwpMemOps fuzz_ops = {
 static void run_miss(uint64_t arg)
 {
     static const RetireSource sources[] = {
-        RETIRE_SOURCE_L2, RETIRE_SOURCE_L3, RETIRE_SOURCE_REMOTE, RETIRE_SOURCE_DRAM,
-        RETIRE_SOURCE_OTHER,
+        RETIRE_SOURCE_L2, RETIRE_SOURCE_L3, RETIRE_SOURCE_REMOTE,
+        RETIRE_SOURCE_DRAM, RETIRE_SOURCE_OTHER,
     };
     RetireSource source = sources[(arg >> 16 & 255) % 5];
     RetireMiss miss = { .ip = arg & 0xffff, .addr = arg, .source = source,
-                     .clocks = config.model.latency[source] << (arg >> 24 & 1) };
+                        .clocks = config.model.latency[source]
+                                  << (arg >> 24 & 1) };
     uint32_t ahead = account.due ? UINT32_MAX : retire_ahead(&account);
     bool due = lwp_miss_due(&lwp, &config, ahead, &miss);
     uint32_t npending = lwp.npending;

@@ -340,7 +340,8 @@ static bool begin_block(const RetireBlock *block)
 }
 
 /* An instruction of 5 bytes. */
-static void retire(uint64_t ip, RetireBranch branch, bool taken, uint64_t target)
+static void retire(uint64_t ip, RetireBranch branch, bool taken,
+                   uint64_t target)
 {
     lwp_retire(&lwp, &config, &predictor, &(RetireInsn) {
         .ip = ip, .next = ip + 5, .target = target, .branch = branch,
@@ -1624,7 +1625,10 @@ static void test_prediction(void)
                           t[i].ip, t[i].target);
         }
         if (!supported) {
-            g_assert_cmpuint(predictor.top | predictor.history, ==, 0);
+            g_assert_cmpuint(predictor.top | predictor.before, ==, 0);
+            for (int i = 0; i < RETIRE_NR_HISTORIES; i++) {
+                g_assert_cmphex(predictor.history[i], ==, 0);
+            }
         }
     }
 
@@ -1638,7 +1642,7 @@ static void test_prediction(void)
         put64(LIMIT_IP(CB), 2);
         g_assert_true(load(CB));
         retire(0x1000, RETIRE_BRANCH_CALL, true, 0x2000);
-        g_assert_cmpuint(predictor.top, ==, enabled);
+        g_assert_cmpuint(predictor.top, ==, enabled * 8);
     }
 }
 
@@ -1751,7 +1755,8 @@ static void test_miss_latency(void)
 static void test_miss_levels(void)
 {
     static const RetireSource sources[] = {
-        RETIRE_SOURCE_L2, RETIRE_SOURCE_L3, RETIRE_SOURCE_REMOTE, RETIRE_SOURCE_DRAM,
+        RETIRE_SOURCE_L2, RETIRE_SOURCE_L3, RETIRE_SOURCE_REMOTE,
+        RETIRE_SOURCE_DRAM,
         RETIRE_SOURCE_OTHER,
     };
     static const uint32_t bit[] = { 0, 1u << 9, 1u << 10, 1u << 11, 1u << 12 };
@@ -1786,8 +1791,10 @@ static void test_miss_levels(void)
 /* Every (interval + 1)th miss has a record like Figure 2-5. */
 static void test_miss_records(void)
 {
-    const RetireSource s[] = { RETIRE_SOURCE_L2, RETIRE_SOURCE_L3, RETIRE_SOURCE_REMOTE,
-                            RETIRE_SOURCE_DRAM, RETIRE_SOURCE_OTHER };
+    const RetireSource s[] = {
+        RETIRE_SOURCE_L2, RETIRE_SOURCE_L3, RETIRE_SOURCE_REMOTE,
+        RETIRE_SOURCE_DRAM, RETIRE_SOURCE_OTHER
+    };
     const uint32_t latency[] = { 16, 48, 112, 192, 400 };
     int head = 0;
 
@@ -1962,7 +1969,8 @@ static void test_miss_due(void)
 /* A miss that brings an event near shortens the fuse, and keeps what is due. */
 static void test_miss_fuse(void)
 {
-    RetireBlock block = { .ip = 0x1000, .lengths = { 0x1111111111 }, .insns = 10 };
+    RetireBlock block = { .ip = 0x1000, .lengths = { 0x1111111111 },
+                          .insns = 10 };
     int ran = 0;
 
     reset(FLAG_DME | FLAG_CNH);
@@ -2265,7 +2273,8 @@ static int run_block(Insn *insn, int n)
 static void add_misses(Insn *insn)
 {
     static const RetireSource sources[] = {
-        RETIRE_SOURCE_L2, RETIRE_SOURCE_L3, RETIRE_SOURCE_REMOTE, RETIRE_SOURCE_DRAM,
+        RETIRE_SOURCE_L2, RETIRE_SOURCE_L3, RETIRE_SOURCE_REMOTE,
+        RETIRE_SOURCE_DRAM,
         RETIRE_SOURCE_OTHER,
     };
 
@@ -2493,7 +2502,8 @@ static void test_pending_full(void)
 /* A store that may fault is made right behind the instruction (§8.6). */
 static void test_precise(void)
 {
-    RetireBlock block = { .ip = 0x1000, .lengths = { 0x1111111111 }, .insns = 10 };
+    RetireBlock block = { .ip = 0x1000, .lengths = { 0x1111111111 },
+                          .insns = 10 };
 
     reset(FLAG_IRE);
     init_cb(CB, FLAG_IRE, RING, 4 * PAGE);
@@ -2539,7 +2549,8 @@ static void test_precise(void)
  */
 static void test_settle(void)
 {
-    RetireBlock block = { .ip = 0x1000, .lengths = { 0x1111111111 }, .insns = 10 };
+    RetireBlock block = { .ip = 0x1000, .lengths = { 0x1111111111 },
+                          .insns = 10 };
 
     for (int gone = 0; gone < 3; gone++) {
         reset(FLAG_IRE | FLAG_CNH);

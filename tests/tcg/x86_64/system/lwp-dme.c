@@ -1026,37 +1026,60 @@ static struct {
     uint64_t targets[512], returns[32];
 } learned;
 
-/* Was it @k executions before execution @j as it is now? */
-static bool alike(uint32_t taken, uint32_t before, int j, int k)
+/* Were @k executions before execution @j as the last @k ones? */
+static bool alike(uint32_t taken, int j, int k)
 {
-    bool same = (before >> j & 1) == learned.last;
-
     for (int i = 0; i < k; i++) {
-        same = same && (taken >> (j + 1 + i) & 1) == (taken >> i & 1) &&
-               (before >> (j + 1 + i) & 1) == (before >> i & 1);
+        if ((taken >> (j + 1 + i) & 1) != (taken >> i & 1)) {
+            return false;
+        }
     }
-    return same;
+    return true;
 }
 
-/* What most executions did that are like this one, the longer the better. */
 static bool guess_taken(uint32_t taken, uint32_t before)
 {
-    for (int k = 16; k >= -1; k--) {
-        int n = k < 0 ? 32 : 32 - k;
-        int cases = 0, yes = 0, latest = -1;
+    int cases = 0, yes = 0, latest = -1;
 
-        for (int j = 0; j < n; j++) {
-            if (k < 0 || alike(taken, before, j, k)) {
-                cases++;
-                yes += taken >> j & 1;
-                latest = latest < 0 ? j : latest;
-            }
-        }
-        if (cases >= (k >= 1 && k < 8 ? 3 : 1)) {
-            return 2 * yes == cases ? taken >> latest & 1 : 2 * yes > cases;
+    /* What did it do when the branch before did what it has just done? */
+    for (int j = 0; j < 32; j++) {
+        if ((before >> j & 1) == learned.last) {
+            cases++;
+            yes += taken >> j & 1;
+            latest = latest < 0 ? j : latest;
         }
     }
-    return false;
+    if (cases >= 6 && (yes == 0 || yes == cases)) {
+        return yes;
+    }
+    /* What did it do where its own past was the same, as far as possible? */
+    for (int k = 16; k >= 0; k--) {
+        int n = 0, y = 0;
+
+        for (int j = 0; j < 32 - k; j++) {
+            if (alike(taken, j, k)) {
+                n++;
+                y += taken >> j & 1;
+            }
+        }
+        if (n >= (k < 11 ? 3 : 1)) {
+            if (y == 0 || y == n) {
+                return y;
+            }
+            break;
+        }
+    }
+    if (!cases) {
+        for (int j = 0; j < 32; j++) {
+            yes += taken >> j & 1;
+        }
+        cases = 32;
+        latest = 0;
+    }
+    if (2 * yes == cases) {
+        return taken >> latest & 1;
+    }
+    return 2 * yes > cases;
 }
 
 /* The flags of a branch's record, by what has been learned from others. */
