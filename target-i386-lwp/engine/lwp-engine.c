@@ -167,6 +167,24 @@ static inline void cb_st32(LwpMem *mem, uint64_t cb, uint32_t offset,
     }
 }
 
+/* The head, behind the record that it makes visible to other processors. */
+static NOINLINE void st32_release(LwpMem *mem, uint64_t addr, uint32_t val)
+{
+    atomic_thread_fence(memory_order_release);
+    st32(mem, addr, val);
+}
+
+static inline void cb_publish_head(LwpMem *mem, uint64_t cb, uint32_t val)
+{
+    _Atomic uint32_t *p = (void *)(mem->cb + CB_HEAD);
+
+    if (!mem->cb) {
+        st32_release(mem, cb + CB_HEAD, val);
+    } else {
+        atomic_store_explicit(p, LE32(val), memory_order_release);
+    }
+}
+
 /* MissedEvents; nothing else of an LWPCB has 64 bits that change. */
 static void cb_count_missed(LwpMem *mem, uint64_t cb)
 {
@@ -492,9 +510,7 @@ static bool store_record(LwpState *s, LwpMem *mem, const LwpRecord *record,
     /* Nothing is stored unless all is writable. */
     cb_st32(mem, cb, CB_HEAD, s->head);
     store_slot(mem, slot, record);
-    /* Consumers on other processors may not see the head before the record. */
-    atomic_thread_fence(memory_order_release);
-    cb_st32(mem, cb, CB_HEAD, full ? s->head : next);
+    cb_publish_head(mem, cb, full ? s->head : next);
     if (full) {
         cb_count_missed(mem, cb);
     } else {

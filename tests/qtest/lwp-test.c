@@ -907,7 +907,7 @@ static void test_not_needed(void)
 }
 
 #define SECTION_HEADER  (7 + 4)     /* name, version */
-#define SECTION_SIZE    298
+#define SECTION_SIZE    302
 
 /*
  * Read the stream of a guest that uses LWP.  Returns the fields of its
