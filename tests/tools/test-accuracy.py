@@ -548,6 +548,9 @@ class Misses(Case):
         # Stores are no misses of LWP (2.4): only this function has any.
         stores = max((n, k) for k, n in plugin.items() if k[0] == 'fill')
         self.assertGreater(plugin.pop(stores[1]), 1000)
+        # But for a push, if the stack happens to get to a new line there.
+        for place in plugin.keys() - lwp.keys():
+            self.assertLessEqual(plugin.pop(place), 2)
         return lwp, plugin
 
     def check_all(self, bits):
