@@ -27,10 +27,7 @@ struct RetireConsumer {
                        const RetireCount *n);
     /* Mode RETIRE_BOUNDARY: the instruction at @ip is next; as trip(). */
     void (*boundary)(CPUX86State *env, uint64_t ip, uintptr_t ra);
-    /*
-     * @insn has retired; false if it should not have been counted.  With @trap
-     * a debug trap is going to be raised.
-     */
+    /* @insn has retired.  With @trap a debug trap is going to be raised. */
     void (*retired)(CPUX86State *env, const RetireInsn *insn, bool trap);
     /*
      * In the middle of a block, when @ahead instructions have been counted that
