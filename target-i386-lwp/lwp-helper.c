@@ -25,7 +25,8 @@ typedef struct GuestMem {
 } GuestMem;
 
 /* The flags of all pages of a range; @host is that of the last one. */
-static int probe_pages(GuestMem *m, uint64_t addr, uint32_t len, bool nonfault,
+static int __attribute__((noinline))
+probe_pages(GuestMem *m, uint64_t addr, uint32_t len, bool nonfault,
                        void **host)
 {
     int flags = 0;
@@ -69,16 +70,20 @@ static inline bool host_faults(const GuestMem *m, uint64_t addr, uint32_t len)
 static void *probe_host(GuestMem *m, uint64_t addr, uint32_t len)
 {
     void *host;
+    int flags;
 
     if (trace_event_get_state_backends(TRACE_LWP_FAULT) &&
         (probe_pages(m, addr, len, true, &host) & TLB_INVALID_MASK)) {
         trace_lwp_fault(env_cpu(m->env)->cpu_index, addr, len);
     }
-    if (probe_pages(m, addr, len, false, &host) == 0 &&
-        !((addr ^ (addr + len - 1)) & TARGET_PAGE_MASK)) {
-        return host;
+    if ((addr ^ (addr + len - 1)) & TARGET_PAGE_MASK) {
+        probe_pages(m, addr, len, false, &host);
+        return NULL;
     }
-    return NULL;
+    /* As probe_pages() does it. */
+    flags = probe_access_flags(m->env, addr, len, MMU_DATA_STORE, m->mmu_idx,
+                               false, &host, m->ra);
+    return flags ? NULL : host;
 }
 
 static void guest_probe(LwpMem *mem, uint64_t addr, uint32_t len)
@@ -91,29 +96,39 @@ static void guest_probe(LwpMem *mem, uint64_t addr, uint32_t len)
     }
 }
 
-static void guest_begin(LwpMem *mem, uint64_t cb, uint32_t size, uint64_t slot)
+static bool begin_at(GuestMem *m, uint64_t cb, uint64_t slot, LwpHost *host)
+{
+    /* Fields have to be atomic. */
+    if (!host->cb || !host->slot || ((cb | slot) & 7)) {
+        return false;
+    }
+    set_helper_retaddr(m->ra);
+    return true;
+}
+
+static bool __attribute__((noinline))
+begin_by_probe(GuestMem *m, uint64_t cb, uint32_t size, uint64_t slot,
+               LwpHost *host)
+{
+    host->cb = probe_host(m, cb, size);
+    host->slot = probe_host(m, slot, LWP_RECORD_SIZE);
+    return begin_at(m, cb, slot, host);
+}
+
+static bool guest_begin(LwpMem *mem, uint64_t cb, uint32_t size, uint64_t slot,
+                        bool ready, LwpHost *host)
 {
     GuestMem *m = container_of(mem, GuestMem, parent);
-    void *cb_host, *slot_host;
 
 #ifdef CONFIG_USER_ONLY
-    if (likely(!trace_event_get_state_backends(TRACE_LWP_FAULT) &&
-               host_faults(m, cb, size) &&
-               host_faults(m, slot, LWP_RECORD_SIZE))) {
-        cb_host = g2h_untagged(cb);
-        slot_host = g2h_untagged(slot);
-    } else
+    if (ready && m->ra) {
+        /* Another thread may unmap them even now; the host finds out. */
+        host->cb = g2h_untagged(cb);
+        host->slot = g2h_untagged(slot);
+        return begin_at(m, cb, slot, host);
+    }
 #endif
-    {
-        cb_host = probe_host(m, cb, size);
-        slot_host = probe_host(m, slot, LWP_RECORD_SIZE);
-    }
-    /* Fields have to be atomic. */
-    if (cb_host && slot_host && !((cb | slot) & 7)) {
-        mem->cb = cb_host;
-        mem->slot = slot_host;
-        set_helper_retaddr(m->ra);
-    }
+    return begin_by_probe(m, cb, size, slot, host);
 }
 
 static void guest_end(LwpMem *mem)

@@ -49,8 +49,9 @@ void helper_retire_boundary(CPUX86State *env, target_ulong ip)
  * another one that begins at the same instruction, and of which only the last
  * instruction may matter.
  */
-static void __attribute__((noinline))
-trip(CPUX86State *env, const RetireBlock *block, uint32_t desc, uintptr_t ra)
+static inline QEMU_ALWAYS_INLINE
+void trip(CPUX86State *env, const RetireBlock *block, uint32_t desc,
+          uintptr_t ra)
 {
     CPUState *cs = env_cpu(env);
     RetireState *r = &env->retire;
@@ -70,13 +71,13 @@ trip(CPUX86State *env, const RetireBlock *block, uint32_t desc, uintptr_t ra)
                             (uint64_t)RETIRE_BOUNDARY << RETIRE_TB_MODE_SHIFT;
         plan = c->trip(env, block, &n);
         if (plan.action != RETIRE_PLAN_STEP) {
-            retire_arm(r, plan.insns);
-            if (flags & RETIRE_TB_LOADS) {
-                r->misses = r->misses_armed = c->misses(env);
-            }
             if (likely(!cpu_loop_exit_requested(cs))) {
-                retire_begin(r, block->insns, block->branch);
+                retire_run(r, plan.insns, block);
+                if (flags & RETIRE_TB_LOADS) {
+                    r->misses = r->misses_armed = c->misses(env);
+                }
                 if (plan.action == RETIRE_PLAN_DUE) {
+                    r->block = *block;
                     retire_set_due(r);
                 }
                 r->foreseen = plan.foreseen;
@@ -103,33 +104,65 @@ trip(CPUX86State *env, const RetireBlock *block, uint32_t desc, uintptr_t ra)
     cpu_loop_exit(cs);
 }
 
-/*
- * The fuse has tripped at the start of a block, or it is not to be taken off;
- * @ip and the lengths are those of RetireBlock.
- */
-void helper_retire_trip(CPUX86State *env, uint32_t desc, target_ulong ip,
-                        uint64_t len0, uint64_t len1, uint64_t len2,
-                        uint64_t len3)
+static inline void set_block(RetireBlock *block, uint32_t desc, uint64_t ip,
+                             uint64_t len0)
 {
-    RetireState *r = &env->retire;
-    RetireBlock *block = &r->block[!r->last];
-
     block->ip = ip;
     block->lengths[0] = len0;
     block->insns = desc >> RETIRE_DESC_INSNS_SHIFT;
-    if (block->insns > 16) {
-        block->lengths[1] = len1;
-        block->lengths[2] = len2;
-        block->lengths[3] = len3;
-    }
     block->branch = desc & RETIRE_DESC_BRANCH;
     block->late = desc & RETIRE_DESC_LATE;
-    if (r->foreseen && !(desc & (RETIRE_DESC_LATE | RETIRE_DESC_DIVIDED)) &&
-        likely(!cpu_loop_exit_requested(env_cpu(env)))) {
-        /* The next block trips, too. */
-        retire_set_due(r);
+}
+
+static void __attribute__((noinline))
+trip_short(CPUX86State *env, uint32_t desc, uint64_t ip, uint64_t len0,
+           uintptr_t ra)
+{
+    RetireBlock block;
+
+    set_block(&block, desc, ip, len0);
+    trip(env, &block, desc, ra);
+}
+
+/* Whether the next block that trips may run. */
+static inline bool foreseen(CPUX86State *env, uint32_t desc)
+{
+    return env->retire.foreseen &&
+           !(desc & (RETIRE_DESC_LATE | RETIRE_DESC_DIVIDED)) &&
+           likely(!cpu_loop_exit_requested(env_cpu(env)));
+}
+
+/*
+ * The fuse has tripped at the start of a block of up to 16 instructions, or it
+ * is not to be taken off; @ip and @len0 are those of RetireBlock.
+ */
+void helper_retire_trip(CPUX86State *env, uint32_t desc, target_ulong ip,
+                        uint64_t len0)
+{
+    if (foreseen(env, desc)) {
+        set_block(&env->retire.block, desc, ip, len0);
+        retire_set_due(&env->retire);
     } else {
-        trip(env, block, desc, GETPC());
+        trip_short(env, desc, ip, len0, GETPC());
+    }
+}
+
+/* The same for any block. */
+void helper_retire_trip_long(CPUX86State *env, uint32_t desc, target_ulong ip,
+                             uint64_t len0, uint64_t len1, uint64_t len2,
+                             uint64_t len3)
+{
+    RetireBlock block;
+
+    set_block(&block, desc, ip, len0);
+    block.lengths[1] = len1;
+    block.lengths[2] = len2;
+    block.lengths[3] = len3;
+    if (foreseen(env, desc)) {
+        env->retire.block = block;
+        retire_set_due(&env->retire);
+    } else {
+        trip(env, &block, desc, GETPC());
     }
 }
 

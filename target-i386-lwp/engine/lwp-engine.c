@@ -144,73 +144,76 @@ static inline bool host_is_big_endian(void)
 #define LE32(x) (host_is_big_endian() ? __builtin_bswap32(x) : (x))
 #define LE64(x) (host_is_big_endian() ? __builtin_bswap64(x) : (x))
 
-/* Fields of the LWPCB at @cb. */
-static inline uint32_t cb_ld32(LwpMem *mem, uint64_t cb, uint32_t offset)
-{
-    _Atomic uint32_t *p = (void *)(mem->cb + offset);
+/* Where an LWPCB and a slot of its ring are, during a store. */
+typedef struct Place {
+    LwpMem *mem;
+    uint64_t cb, slot;
+    bool direct;            /* the host has them there: */
+    LwpHost host;
+} Place;
 
-    if (!mem->cb) {
-        return ld32(mem, cb + offset);
+/* Fields of the LWPCB. */
+static inline uint32_t cb_ld32(const Place *p, uint32_t offset)
+{
+    _Atomic uint32_t *host = (void *)(p->host.cb + offset);
+
+    if (!p->direct) {
+        return ld32(p->mem, p->cb + offset);
     }
-    return LE32(atomic_load_explicit(p, memory_order_relaxed));
+    return LE32(atomic_load_explicit(host, memory_order_relaxed));
 }
 
-static inline void cb_st32(LwpMem *mem, uint64_t cb, uint32_t offset,
-                           uint32_t val)
+static inline void cb_st32(const Place *p, uint32_t offset, uint32_t val)
 {
-    _Atomic uint32_t *p = (void *)(mem->cb + offset);
+    _Atomic uint32_t *host = (void *)(p->host.cb + offset);
 
-    if (!mem->cb) {
-        st32(mem, cb + offset, val);
+    if (!p->direct) {
+        st32(p->mem, p->cb + offset, val);
     } else {
-        atomic_store_explicit(p, LE32(val), memory_order_relaxed);
+        atomic_store_explicit(host, LE32(val), memory_order_relaxed);
     }
 }
 
 /* The head, behind the record that it makes visible to other processors. */
-static NOINLINE void st32_release(LwpMem *mem, uint64_t addr, uint32_t val)
+static inline void cb_publish_head(const Place *p, uint32_t val)
 {
-    atomic_thread_fence(memory_order_release);
-    st32(mem, addr, val);
-}
+    _Atomic uint32_t *host = (void *)(p->host.cb + CB_HEAD);
 
-static inline void cb_publish_head(LwpMem *mem, uint64_t cb, uint32_t val)
-{
-    _Atomic uint32_t *p = (void *)(mem->cb + CB_HEAD);
-
-    if (!mem->cb) {
-        st32_release(mem, cb + CB_HEAD, val);
+    if (!p->direct) {
+        atomic_thread_fence(memory_order_release);
+        st32(p->mem, p->cb + CB_HEAD, val);
     } else {
-        atomic_store_explicit(p, LE32(val), memory_order_release);
+        atomic_store_explicit(host, LE32(val), memory_order_release);
     }
 }
 
 /* MissedEvents; nothing else of an LWPCB has 64 bits that change. */
-static void cb_count_missed(LwpMem *mem, uint64_t cb)
+static void cb_count_missed(const Place *p)
 {
-    _Atomic uint64_t *p = (void *)(mem->cb + CB_MISSED);
+    _Atomic uint64_t *host = (void *)(p->host.cb + CB_MISSED);
     uint64_t n;
 
-    if (!mem->cb) {
-        n = mem->ops->ld64(mem, cb + CB_MISSED);
-        mem->ops->st64(mem, cb + CB_MISSED, n + 1);
+    if (!p->direct) {
+        n = p->mem->ops->ld64(p->mem, p->cb + CB_MISSED);
+        p->mem->ops->st64(p->mem, p->cb + CB_MISSED, n + 1);
     } else {
-        n = LE64(atomic_load_explicit(p, memory_order_relaxed));
-        atomic_store_explicit(p, LE64(n + 1), memory_order_relaxed);
+        n = LE64(atomic_load_explicit(host, memory_order_relaxed));
+        atomic_store_explicit(host, LE64(n + 1), memory_order_relaxed);
     }
 }
 
-static void store_slot(LwpMem *mem, uint64_t addr, const LwpRecord *record)
+static inline void store_slot(const Place *p, const LwpRecord *record)
 {
-    _Atomic uint64_t *p = (void *)mem->slot;
+    _Atomic uint64_t *host = (void *)p->host.slot;
 
-    if (!p) {
-        mem->ops->st_record(mem, addr, record);
+    if (!p->direct) {
+        p->mem->ops->st_record(p->mem, p->slot, record);
         return;
     }
 #pragma GCC unroll 4
     for (unsigned i = 0; i < LWP_RECORD_SIZE / 8; i++) {
-        atomic_store_explicit(&p[i], LE64(record->q[i]), memory_order_relaxed);
+        atomic_store_explicit(&host[i], LE64(record->q[i]),
+                              memory_order_relaxed);
     }
 }
 
@@ -223,17 +226,17 @@ static int32_t sext26(uint32_t val)
  * The minimum interval (§5.1 step 7) is 0 for every event: an emulated
  * processor makes progress however often it stores.
  */
-static int32_t ld_interval(LwpMem *mem, uint64_t cbaddr, unsigned event)
+static inline int32_t ld_interval(const Place *p, unsigned event)
 {
-    int32_t interval = sext26(cb_ld32(mem, cbaddr, CB_INTERVAL(event)));
+    int32_t interval = sext26(cb_ld32(p, CB_INTERVAL(event)));
 
     return interval < 0 ? 0 : interval;
 }
 
 /* The low bits of an interval that are random (Table 6-1). */
-static uint32_t random_mask(LwpMem *mem, uint64_t cbaddr)
+static inline uint32_t random_mask(const Place *p)
 {
-    return (1u << (cb_ld32(mem, cbaddr, CB_SIZE) >> RANDOM_SHIFT)) - 1;
+    return (1u << (cb_ld32(p, CB_SIZE) >> RANDOM_SHIFT)) - 1;
 }
 
 /* SplitMix64; any state, 0 included, is as good as another. */
@@ -281,6 +284,10 @@ static void count_clocks(LwpState *s, const LwpConfig *config, uint64_t clocks)
 static void count(LwpState *s, const LwpConfig *config, uint32_t insns,
                   uint32_t branches)
 {
+    if (s->only) {
+        count_event(s, s->only, insns);
+        return;
+    }
     if (enabled(s, LWP_EVENT_IRE)) {
         count_event(s, LWP_EVENT_IRE, insns);
     }
@@ -335,6 +342,9 @@ static inline uint32_t distance(const LwpState *s)
 {
     uint64_t d = RETIRE_FUSE_MAX;
 
+    if (s->only) {
+        return MIN((int32_t)d, MAX(s->counter[s->only - 1], 0));
+    }
     for (unsigned i = 0; i < s->nr_timed; i++) {
         const LwpTimed *t = &s->timed[i];
 
@@ -346,7 +356,7 @@ static inline uint32_t distance(const LwpState *s)
 /* A branch is an instruction, too. */
 static inline uint32_t or_branches(const LwpState *s, uint32_t run)
 {
-    if (s->by_prediction || !enabled(s, LWP_EVENT_BRE)) {
+    if (s->only || s->by_prediction || !enabled(s, LWP_EVENT_BRE)) {
         return run;
     }
     return MIN((int32_t)run, MAX(s->counter[LWP_EVENT_BRE - 1], 0));
@@ -382,6 +392,11 @@ static void select_events(LwpState *s, const LwpConfig *config)
             }
             s->nr_timed++;
         }
+    }
+    s->only = 0;
+    if (s->nr_timed == 1 && s->timed[0].rate == s->timed[0].unit &&
+        !enabled(s, LWP_EVENT_BRE)) {
+        s->only = s->timed[0].event;
     }
     s->wide = 0;
 }
@@ -434,73 +449,57 @@ void lwp_probe_store(const LwpState *s, LwpMem *mem)
     mem->ops->probe(mem, s->base + s->head, LWP_RECORD_SIZE);
 }
 
-/* The same, and to be followed by end_store(). */
-static void begin_store(const LwpState *s, LwpMem *mem)
-{
-    mem->ops->begin(mem, s->cbaddr, cb_size(mem->config), s->base + s->head);
-}
-
-static void end_store(LwpMem *mem)
-{
-    if (mem->cb) {
-        mem->ops->end(mem);
-    }
-    mem->cb = mem->slot = NULL;
-}
-
 /*
  * The vector to interrupt with when the head has become @head, or 0 (Table 6-1,
  * Threshold).  Flags, Threshold and tail are read each time (§8.3).
  */
-static uint8_t interrupt_due(const LwpState *s, LwpMem *mem, uint32_t head)
+static inline uint8_t interrupt_due(const LwpState *s, const Place *p,
+                                    uint32_t head)
 {
-    uint64_t cb = s->cbaddr;
     uint32_t tail, used;
 
     if (!(s->cfg & LWP_FLAG_INT) ||
-        !(cb_ld32(mem, cb, CB_FLAGS) & LWP_FLAG_INT)) {
+        !(cb_ld32(p, CB_FLAGS) & LWP_FLAG_INT)) {
         return 0;
     }
-    tail = cb_ld32(mem, cb, CB_TAIL) % s->size;
+    tail = cb_ld32(p, CB_TAIL) % s->size;
     used = (head < tail ? s->size : 0) + head - tail;
-    if (used < (cb_ld32(mem, cb, CB_THRESHOLD) & -LWP_RECORD_SIZE)) {
+    if (used < (cb_ld32(p, CB_THRESHOLD) & -LWP_RECORD_SIZE)) {
         return 0;
     }
     return CFG_VECTOR(s->cfg);
 }
 
 /*
- * Store, report and reset (§1.1 steps 3 to 5) for @record.  A negative @left
- * is the counter of the record's event with this occurrence counted, to be
- * reset from there.  Returns true if the ring was full.
+ * Store, report and reset (§1.1 steps 3 to 5) for @record at @p.  A negative
+ * @left is the counter of the record's event with this occurrence counted, to
+ * be reset from there.  Returns true if the ring was full.
  *
  * All memory is written before the state changes, the record before the head
  * pointer, and what must not happen twice (MissedEvents) last.
  */
-static bool store_record(LwpState *s, LwpMem *mem, const LwpRecord *record,
-                         int32_t left)
+static inline bool store_at(const Place *p, LwpState *s,
+                            const LwpRecord *record, int32_t left)
 {
     unsigned event = record->q[0] & 0xff;
-    uint64_t cb = s->cbaddr, slot = s->base + s->head;
     uint32_t next = s->head + LWP_RECORD_SIZE;
-    uint64_t prng = s->prng;
-    int32_t reset = 0, floor = 0;
+    uint32_t mask = 0;
+    uint64_t prng;
+    int32_t reset, floor;
     uint8_t vector = 0;
     bool full;
-
-    begin_store(s, mem);
 
     if (next == s->size) {
         next = 0;
     }
-    full = next == cb_ld32(mem, cb, CB_TAIL);
+    full = next == cb_ld32(p, CB_TAIL);
 
     if (left < 0) {
-        uint32_t mask = random_mask(mem, cb);
-
-        reset = ld_interval(mem, cb, event);
+        mask = random_mask(p);
+        reset = ld_interval(p, event);
         floor = reset & ~mask;
         if (mask) {
+            prng = s->prng;
             reset = floor | (prng_next(&prng) & mask);
         }
         /* Overrun shortens the next period (§1.1 step 5). */
@@ -508,28 +507,63 @@ static bool store_record(LwpState *s, LwpMem *mem, const LwpRecord *record,
     }
 
     /* Nothing is stored unless all is writable. */
-    cb_st32(mem, cb, CB_HEAD, s->head);
-    store_slot(mem, slot, record);
-    cb_publish_head(mem, cb, full ? s->head : next);
+    cb_st32(p, CB_HEAD, s->head);
+    store_slot(p, record);
+    cb_publish_head(p, full ? s->head : next);
     if (full) {
-        cb_count_missed(mem, cb);
+        cb_count_missed(p);
     } else {
-        vector = interrupt_due(s, mem, next);
+        vector = interrupt_due(s, p, next);
         s->head = next;
         s->ready -= s->ready > 0;
     }
-    end_store(mem);
-    s->prng = prng;
+    if (p->direct) {
+        p->mem->ops->end(p->mem);
+    }
+    if (mask) {
+        s->prng = prng;
+    }
     if (left < 0) {
         s->counter[event - 1] = reset;
         if (floor != s->floor[event - 1]) {
             set_floor(s, event, floor);
         }
     }
-    if (vector || mem->reports) {
-        mem->ops->report(mem, slot, record, full, vector);
+    if (vector || p->mem->reports) {
+        p->mem->ops->report(p->mem, p->slot, record, full, vector);
     }
     return full;
+}
+
+/* The same without a host address. */
+static NOINLINE bool store_slowly(const Place *p, LwpState *s,
+                                  const LwpRecord *record, int32_t left)
+{
+    return store_at(p, s, record, left);
+}
+
+static inline bool store_record(LwpState *s, LwpMem *mem,
+                                const LwpRecord *record, int32_t left)
+{
+    uint64_t cb = s->cbaddr, slot = s->base + s->head;
+    LwpHost host;
+
+    if (mem->ops->begin(mem, cb, cb_size(mem->config), slot, s->ready, &host)) {
+        return store_at(&(Place) { mem, cb, slot, true, host }, s, record,
+                        left);
+    }
+    return store_slowly(&(Place) { .mem = mem, .cb = cb, .slot = slot }, s,
+                        record, left);
+}
+
+/* The first of those that are pending; @left as for store_at(). */
+static inline void store_first(LwpState *s, LwpMem *mem, int32_t left)
+{
+    store_record(s, mem, &s->pending[0], left);
+    if (--s->npending) {
+        memmove(&s->pending[0], &s->pending[1],
+                s->npending * sizeof(s->pending[0]));
+    }
 }
 
 static void store_next(LwpState *s, LwpMem *mem)
@@ -540,11 +574,7 @@ static void store_next(LwpState *s, LwpMem *mem)
     if (event <= LWP_NR_EVENTS && enabled(s, event)) {
         left = s->counter[event - 1];
     }
-    store_record(s, mem, &s->pending[0], left);
-    if (--s->npending) {
-        memmove(&s->pending[0], &s->pending[1],
-                s->npending * sizeof(s->pending[0]));
-    }
+    store_first(s, mem, left);
 }
 
 static void store_pending(LwpState *s, LwpMem *mem)
@@ -632,7 +662,9 @@ RetireMode lwp_mode(const LwpState *s)
 static NOINLINE int32_t interval_floor(const LwpState *s, LwpMem *mem,
                                        unsigned event)
 {
-    return ld_interval(mem, s->cbaddr, event) & ~random_mask(mem, s->cbaddr);
+    Place p = { .mem = mem, .cb = s->cbaddr };
+
+    return ld_interval(&p, event) & ~random_mask(&p);
 }
 
 static NOINLINE uint32_t look_ready(LwpState *s, LwpMem *mem, uint32_t n)
@@ -711,6 +743,12 @@ static inline unsigned first_due(const LwpState *s, uint32_t insns,
 {
     unsigned first = 0;
 
+    if (s->only) {
+        int32_t left = s->counter[s->only - 1];
+
+        *at = MAX((int32_t)insns + left, 0);
+        return left < 0 && !others ? s->only : 0;
+    }
     for (unsigned i = 0; i < s->nr_timed; i++) {
         const LwpTimed *t = &s->timed[i];
         int64_t over = -1 - (int64_t)s->counter[t->event - 1];
@@ -759,7 +797,7 @@ static void count_due(LwpState *s, const LwpConfig *config, LwpMem *mem,
         gather(s, event, 0, retire_block_ip(n->due, at), 0);
         if (mem && (may_fault ? s->ready > 0 : still_ready(s, mem))) {
             store_next(s, mem);
-            if (s->nr_timed == 1 && s->counter[event - 1] >= 0) {
+            if (s->only && s->counter[event - 1] >= 0) {
                 break;
             }
         } else {
@@ -1087,9 +1125,10 @@ bool lwp_llwpcb(LwpState *s, LwpMem *mem, const LwpSegment *ds, uint64_t ea)
     st32(mem, cb + CB_FLAGS, flags);
     for (unsigned n = 1; n <= LWP_NR_EVENTS; n++) {
         if (flags & LWP_FLAG(n)) {
-            int32_t count = sext26(ld32(mem, cb + CB_COUNTER(n)));
+            const Place p = { .mem = mem, .cb = cb };
+            int32_t count = sext26(cb_ld32(&p, CB_COUNTER(n)));
 
-            st32(mem, cb + CB_INTERVAL(n), ld_interval(mem, cb, n));
+            cb_st32(&p, CB_INTERVAL(n), ld_interval(&p, n));
             new.counter[n - 1] = count < 0 ? 0 : count;
         }
     }

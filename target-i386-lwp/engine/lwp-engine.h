@@ -105,6 +105,8 @@ typedef struct LwpState {
     /* The rest follows from the above and from what has retired since. */
     LwpTimed timed[3];
     uint32_t nr_timed;
+    uint8_t only;           /* if no other is enabled, and each instruction */
+                            /* takes 1 off its counter; else 0 */
     uint32_t wide;          /* those that no block causes twice, by EventId */
     int32_t floor[LWP_NR_EVENTS];   /* the least next reset value, if known */
     uint32_t ready;         /* so many records can be stored without a fault */
@@ -116,6 +118,11 @@ typedef struct LwpState {
 } LwpState;
 
 typedef struct LwpMem LwpMem;
+
+/* Where the host has an LWPCB and a slot of its ring. */
+typedef struct LwpHost {
+    uint8_t *cb, *slot;
+} LwpHost;
 
 /*
  * Guest memory, always with user privilege (§5.1) and little-endian.  Any of
@@ -134,10 +141,12 @@ typedef struct LwpMemOps {
     /* Whether it would not. */
     bool (*writable)(LwpMem *mem, uint64_t addr, uint32_t len);
     /*
-     * probe() an LWPCB of @size bytes and a record, and set mem->cb and
-     * mem->slot if the host has both; then there is an end() to that.
+     * probe() an LWPCB of @size bytes and a record, of which writable() has
+     * said so before if @ready.  Returns true if the host has both, and where;
+     * then there is an end() to that.
      */
-    void (*begin)(LwpMem *mem, uint64_t cb, uint32_t size, uint64_t slot);
+    bool (*begin)(LwpMem *mem, uint64_t cb, uint32_t size, uint64_t slot,
+                  bool ready, LwpHost *host);
     void (*end)(LwpMem *mem);
     uint32_t (*ld32)(LwpMem *mem, uint64_t addr);
     uint64_t (*ld64)(LwpMem *mem, uint64_t addr);
@@ -157,7 +166,6 @@ struct LwpMem {
     const LwpMemOps *ops;
     const LwpConfig *config;
     bool reports;
-    uint8_t *cb, *slot;     /* where the host has them, during a store */
 };
 
 /* What the data segment lets a program reach. */

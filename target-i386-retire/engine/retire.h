@@ -88,12 +88,10 @@ typedef struct RetireState {
     /* The same for loads that L1D does not have but L2 has. */
     int32_t misses, misses_armed;
     /*
-     * The last two blocks that tripped.  If @due, the consumer is to look at
-     * block[last] when it has run; @before had been taken off the fuse when it
-     * began.
+     * If @due, the consumer is to look at this block when it has run; @before
+     * had been taken off the fuse when it began.
      */
-    RetireBlock block[2];
-    uint32_t last;
+    RetireBlock block;
     uint32_t before;
     bool due;
     bool foreseen;          /* this is how the next block that trips may run */
@@ -106,6 +104,7 @@ typedef struct RetireState {
 
 /* What the consumer wants of a block that has tripped the fuse. */
 typedef struct RetirePlan {
+    uint32_t insns;
     enum {
         /* To be told of @insns instructions; or of boundaries, if 0. */
         RETIRE_PLAN_STEP,
@@ -113,8 +112,7 @@ typedef struct RetirePlan {
         RETIRE_PLAN_RUN,
         /* It may run, and is in the next report (RetireCount.due). */
         RETIRE_PLAN_DUE,
-    } action;
-    uint32_t insns;
+    } action : 8;
     /*
      * With RETIRE_PLAN_RUN: the next block that trips may run as with
      * RETIRE_PLAN_DUE, unless it is late.
@@ -171,7 +169,7 @@ static inline RetireCount retire_take(RetireState *r)
     };
 
     if (r->due) {
-        c.due = &r->block[r->last];
+        c.due = &r->block;
         c.of_due = c.insns - r->before;
         r->due = false;
     }
@@ -196,11 +194,10 @@ static inline void retire_arm(RetireState *r, uint32_t run)
     r->restored = RETIRE_NEVER;
 }
 
-/* The consumer is to look at @block[!@last], which has taken what it takes. */
+/* The consumer is to look at @block, which has taken what it takes. */
 static inline void retire_set_due(RetireState *r)
 {
-    r->last = !r->last;
-    r->before = retire_ahead(r) - r->block[r->last].insns;
+    r->before = retire_ahead(r) - r->block.insns;
     r->due = true;
     r->foreseen = false;
 }
@@ -210,6 +207,18 @@ static inline void retire_begin(RetireState *r, uint32_t insns,
                                 RetireBranch branch)
 {
     r->fuse -= RETIRE_FUSE(insns, r->branch_unit[branch]);
+}
+
+/*
+ * @block begins behind a report, and @run instructions, its own included, may
+ * retire before one of them matters.
+ */
+static inline void retire_run(RetireState *r, uint32_t run,
+                              const RetireBlock *block)
+{
+    r->armed = r->fuse = RETIRE_FUSE(run, 0xffff);
+    r->restored = RETIRE_NEVER;
+    retire_begin(r, block->insns, block->branch);
 }
 
 /* The last @insns instructions of a block and its branch do not retire. */

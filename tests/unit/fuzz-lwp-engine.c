@@ -83,10 +83,14 @@ static void fuzz_probe(LwpMem *mem, uint64_t addr, uint32_t len)
     touch(addr, len);
 }
 
-static void fuzz_begin(LwpMem *mem, uint64_t cb, uint32_t size, uint64_t slot)
+static bool fuzz_begin(LwpMem *mem, uint64_t cb, uint32_t size, uint64_t slot,
+                       bool ready, LwpHost *host)
 {
+    (void)ready;
+    (void)host;
     fuzz_probe(mem, cb, size);
     fuzz_probe(mem, slot, LWP_RECORD_SIZE);
+    return false;
 }
 
 static bool fuzz_writable(LwpMem *mem, uint64_t addr, uint32_t len)
@@ -236,8 +240,8 @@ static void run_block(LwpMem *mem, const RetireBlock *block, uint64_t arg)
     RetireCount n;
 
     retire_begin(&account, block->insns, block->branch);
-    account.block[!account.last] = *block;
     if (account.fuse < 0 && account.foreseen) {
+        account.block = *block;
         retire_set_due(&account);
     } else if (account.fuse < 0) {
         RetirePlan plan;
@@ -249,9 +253,9 @@ static void run_block(LwpMem *mem, const RetireBlock *block, uint64_t arg)
             sync_account();
             return;
         }
-        retire_arm(&account, plan.insns);
-        retire_begin(&account, block->insns, block->branch);
+        retire_run(&account, plan.insns, block);
         if (plan.action == RETIRE_PLAN_DUE) {
+            account.block = *block;
             retire_set_due(&account);
         }
         account.foreseen = plan.foreseen;

@@ -82,14 +82,12 @@ static void test_probe(LwpMem *m, uint64_t addr, uint32_t len)
 /* Whether records go to memory directly, or through the operations. */
 static bool direct;
 
-static void test_begin(LwpMem *m, uint64_t cb, uint32_t size, uint64_t slot)
+static bool test_begin(LwpMem *m, uint64_t cb, uint32_t size, uint64_t slot,
+                       bool ready, LwpHost *host)
 {
-    uint8_t *p = touch(cb, size), *q = touch(slot, LWP_RECORD_SIZE);
-
-    if (direct) {
-        m->cb = p;
-        m->slot = q;
-    }
+    host->cb = touch(cb, size);
+    host->slot = touch(slot, LWP_RECORD_SIZE);
+    return direct;
 }
 
 static void test_end(LwpMem *m)
@@ -317,8 +315,8 @@ static bool begin_block(const RetireBlock *block)
     if (account.fuse >= 0) {
         return true;
     }
-    account.block[!account.last] = *block;
     if (account.foreseen && !block->late) {
+        account.block = *block;
         retire_set_due(&account);
         return true;
     }
@@ -330,9 +328,9 @@ static bool begin_block(const RetireBlock *block)
         sync_account();
         return false;
     }
-    retire_arm(&account, plan.insns);
-    retire_begin(&account, block->insns, block->branch);
+    retire_run(&account, plan.insns, block);
     if (plan.action == RETIRE_PLAN_DUE) {
+        account.block = *block;
         retire_set_due(&account);
     }
     account.foreseen = plan.foreseen;
