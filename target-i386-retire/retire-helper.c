@@ -220,11 +220,8 @@ typedef struct Access {
     uint64_t addr;          /* linear */
     unsigned size;          /* of one load or store */
     bool load, store;
-    int mmu_idx;
     bool late;              /* the instruction has not been counted ahead */
-    uint64_t desc;          /* see RETIRE_ACCESS_INDEX, if not in_helper */
     uintptr_t ra;
-    bool in_helper;         /* @ra is that of a helper's call */
 } Access;
 
 /* A line of an access. */
@@ -244,8 +241,9 @@ static bool physical_line(const Access *a, Line *l)
 #else
     CPUTLBEntryFull *full;
     void *host;
+    int mmu_idx = cpu_mmu_index(env_cpu(a->env), false);
     int flags = probe_access_full_mmu(a->env, l->addr, 1, MMU_DATA_LOAD,
-                                      a->mmu_idx, &host, &full);
+                                      mmu_idx, &host, &full);
 
     if (flags & TLB_INVALID_MASK) {
         return false;
@@ -268,25 +266,6 @@ static bool mapped(uint64_t addr)
 #endif
 }
 
-/* The words of the instruction's insn_start. */
-static void find_insn_start(const Access *a,
-                            uint64_t start[TARGET_INSN_START_WORDS])
-{
-    CPUX86State *env = a->env;
-    CPUState *cs = env_cpu(env);
-
-    if (a->in_helper) {
-        cpu_unwind_state_data(cs, a->ra, start);
-        return;
-    }
-    start[0] = extract64(a->desc, RETIRE_ACCESS_OFFSET, TARGET_PAGE_BITS);
-    start[1] = a->desc >> RETIRE_ACCESS_DATA;
-    if (!tcg_cflags_has(cs, CF_PCREL)) {
-        /* All instructions of a block start in the same page. */
-        start[0] |= tcg_tb_lookup(a->ra)->pc & TARGET_PAGE_MASK;
-    }
-}
-
 /* The effective address of the instruction. */
 static uint64_t insn_ip(const Access *a)
 {
@@ -294,7 +273,7 @@ static uint64_t insn_ip(const Access *a)
     uint64_t cs_base = env->segs[R_CS].base;
     uint64_t start[TARGET_INSN_START_WORDS];
 
-    find_insn_start(a, start);
+    cpu_unwind_state_data(env_cpu(env), a->ra, start);
     if (tcg_cflags_has(env_cpu(env), CF_PCREL)) {
         start[0] |= (env->eip + cs_base) & TARGET_PAGE_MASK;
     }
@@ -306,25 +285,13 @@ static uint64_t insn_ip(const Access *a)
 static G_NORETURN void restart(const Access *a)
 {
     CPUState *cs = env_cpu(a->env);
-    const TranslationBlock *tb = tcg_tb_lookup(a->ra);
 
-    if (!a->in_helper) {
-        uint64_t start[TARGET_INSN_START_WORDS];
-
-        if (tb_cflags(tb) & CF_USE_ICOUNT) {
-            cs->neg.icount_decr.u16.low +=
-                tb->icount - extract64(a->desc, RETIRE_ACCESS_INDEX, 8);
-        }
-        find_insn_start(a, start);
-        cs->cc->tcg_ops->restore_state_to_opc(cs, tb, start);
-    } else {
-        cpu_restore_state(cs, a->ra);
-    }
+    cpu_restore_state(cs, a->ra);
     retire_cpu_settle(a->env);
     a->env->retire.step = 1;
     cpu_sync_retire(a->env);
     /* Plugins have been told of the instruction. */
-    choose_next_tb(cs, tb, 1, CF_MEMI_ONLY | CF_NOIRQ);
+    choose_next_tb(cs, tcg_tb_lookup(a->ra), 1, CF_MEMI_ONLY | CF_NOIRQ);
     cpu_loop_exit(cs);
 }
 
@@ -456,12 +423,11 @@ static void access_caches(const Access *a)
     }
 }
 
-/* Called for an access that the filter does not know to change nothing. */
-void helper_retire_access(CPUX86State *env, uint64_t addr, uint64_t desc)
+static inline void access_unknown(CPUX86State *env, uint64_t addr,
+                                  uint64_t desc, bool load, bool store,
+                                  uintptr_t ra)
 {
-    unsigned size = extract64(desc, RETIRE_ACCESS_SIZE, 6);
-    bool load = extract64(desc, RETIRE_ACCESS_LOAD, 1);
-    bool store = extract64(desc, RETIRE_ACCESS_STORE, 1);
+    unsigned size = RETIRE_LINE_SIZE - (uint8_t)desc;
 
 #ifdef CONFIG_USER_ONLY
     RetireState *r = &env->retire;
@@ -487,11 +453,26 @@ void helper_retire_access(CPUX86State *env, uint64_t addr, uint64_t desc)
         .size = size,
         .load = load,
         .store = store,
-        .mmu_idx = extract64(desc, RETIRE_ACCESS_MMU_IDX, 8),
-        .late = !(desc >> RETIRE_ACCESS_DATA >> 8),
-        .desc = desc,
-        .ra = GETPC(),
+        .late = desc & RETIRE_ACCESS_LATE,
+        .ra = ra,
     });
+}
+
+/* Called for accesses that the filter does not know to change nothing. */
+void helper_retire_load(CPUX86State *env, uint64_t addr, uint64_t desc)
+{
+    access_unknown(env, addr, desc, true, false, GETPC());
+}
+
+void helper_retire_store(CPUX86State *env, uint64_t addr, uint64_t desc)
+{
+    access_unknown(env, addr, desc, false, true, GETPC());
+}
+
+/* A load and a store of the same bytes. */
+void helper_retire_update(CPUX86State *env, uint64_t addr, uint64_t desc)
+{
+    access_unknown(env, addr, desc, true, true, GETPC());
 }
 
 void retire_cpu_access(CPUX86State *env, vaddr addr, unsigned size,
@@ -503,9 +484,7 @@ void retire_cpu_access(CPUX86State *env, vaddr addr, unsigned size,
         .size = size,
         .load = type == MMU_DATA_LOAD,
         .store = type == MMU_DATA_STORE,
-        .mmu_idx = cpu_mmu_index(env_cpu(env), false),
         .ra = ra,
-        .in_helper = true,
     };
     const RetireSlot *slot =
         &env->retire_filter.slot[(addr >> RETIRE_LINE_BITS) % RETIRE_NR_SLOTS];

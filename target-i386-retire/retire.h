@@ -96,16 +96,11 @@ void retire_cpu_count(CPUX86State *env);
 #define RETIRE_DESC_LATE        (1u << 4)   /* it ends with one counted late */
 #define RETIRE_DESC_INSNS_SHIFT 8
 
-/* Operand descriptor of helper_retire_access(), as for deposit64(). */
-enum {
-    RETIRE_ACCESS_SIZE = 0,         /* 6 bits, bytes */
-    RETIRE_ACCESS_LOAD = 6,         /* 1 bit */
-    RETIRE_ACCESS_STORE = 7,        /* 1 bit */
-    RETIRE_ACCESS_MMU_IDX = 8,      /* 8 bits */
-    RETIRE_ACCESS_INDEX = 16,       /* 8 bits: of the instruction in a block */
-    RETIRE_ACCESS_OFFSET = 24,      /* 12 bits: of the instruction in a page */
-    RETIRE_ACCESS_DATA = 36,        /* 28 bits: word 1 of its insn_start */
-};
+/*
+ * Operand descriptor of helper_retire_load() and its like: RETIRE_LINE_SIZE
+ * less the size of the access, and this.
+ */
+#define RETIRE_ACCESS_LATE      (1u << 8)   /* the instruction counts later */
 
 #ifdef CONFIG_TCG
 /*

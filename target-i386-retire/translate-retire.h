@@ -8,14 +8,6 @@
 
 struct DisasContext;
 
-/* A load or store that has been emitted, with a look into the filter before. */
-typedef struct RetireCheck {
-    struct RetireCheck *next;
-    TCGLabel *call, *back;
-    TCGv_i64 addr;
-    uint64_t desc;          /* see RETIRE_ACCESS_SIZE */
-} RetireCheck;
-
 typedef struct RetireDisas {
     RetireMode mode;        /* of the block */
     bool loads;             /* accesses to memory go through the caches */
@@ -36,9 +28,6 @@ typedef struct RetireDisas {
     uint32_t offset;        /* the instruction's address in the page */
     uint32_t length;        /* and its length, in bytes */
     TCGOp **insn_start;     /* of each instruction */
-    TCGv_i64 t;             /* for all checks */
-    TCGv_ptr p;
-    RetireCheck *checks;    /* the last one first */
 } RetireDisas;
 
 /*

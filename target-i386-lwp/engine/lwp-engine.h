@@ -105,8 +105,11 @@ typedef struct LwpState {
     /* The rest follows from the above and from what has retired since. */
     LwpTimed timed[3];
     uint32_t nr_timed;
-    uint8_t only;           /* if no other is enabled, and each instruction */
-                            /* takes 1 off its counter; else 0 */
+    /*
+     * timed[0].event, if there is no other, nor BRE, and each instruction takes
+     * 1 off its counter; else 0.
+     */
+    uint8_t only;
     uint32_t wide;          /* those that no block causes twice, by EventId */
     int32_t floor[LWP_NR_EVENTS];   /* the least next reset value, if known */
     uint32_t ready;         /* so many records can be stored without a fault */

@@ -103,16 +103,18 @@ typedef struct RetireState {
 } RetireState;
 
 /* What the consumer wants of a block that has tripped the fuse. */
+enum {
+    /* To be told of @insns instructions; or of boundaries, if 0. */
+    RETIRE_PLAN_STEP,
+    /* It may run, and so may @insns instructions, its own included. */
+    RETIRE_PLAN_RUN,
+    /* It may run, and is in the next report (RetireCount.due). */
+    RETIRE_PLAN_DUE,
+};
+
 typedef struct RetirePlan {
     uint32_t insns;
-    enum {
-        /* To be told of @insns instructions; or of boundaries, if 0. */
-        RETIRE_PLAN_STEP,
-        /* It may run, and so may @insns instructions, its own included. */
-        RETIRE_PLAN_RUN,
-        /* It may run, and is in the next report (RetireCount.due). */
-        RETIRE_PLAN_DUE,
-    } action : 8;
+    uint8_t action;         /* RETIRE_PLAN_* */
     /*
      * With RETIRE_PLAN_RUN: the next block that trips may run as with
      * RETIRE_PLAN_DUE, unless it is late.
