@@ -121,7 +121,9 @@ static bool guest_begin(LwpMem *mem, uint64_t cb, uint32_t size, uint64_t slot,
     GuestMem *m = container_of(mem, GuestMem, parent);
 
 #ifdef CONFIG_USER_ONLY
-    if (ready && m->ra) {
+    if (ready ? m->ra != 0 :
+        !trace_event_get_state_backends(TRACE_LWP_FAULT) &&
+        host_faults(m, cb, size) && host_faults(m, slot, LWP_RECORD_SIZE)) {
         /* Another thread may unmap them even now; the host finds out. */
         host->cb = g2h_untagged(cb);
         host->slot = g2h_untagged(slot);
