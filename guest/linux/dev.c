@@ -18,11 +18,13 @@
 #include <linux/cred.h>
 #include <linux/eventfd.h>
 #include <linux/fs.h>
-#include <linux/hashtable.h>
 #include <linux/irq_work.h>
+#include <linux/kref.h>
+#include <linux/llist.h>
 #include <linux/miscdevice.h>
 #include <linux/module.h>
 #include <linux/mutex.h>
+#include <linux/percpu.h>
 #include <linux/pid.h>
 #include <linux/poll.h>
 #include <linux/rculist.h>
@@ -30,10 +32,11 @@
 #include <linux/sched/signal.h>
 #include <linux/sched/task.h>
 #include <linux/slab.h>
-#include <linux/spinlock.h>
 #include <linux/uaccess.h>
 #include <linux/version.h>
 #include <linux/wait.h>
+#include <linux/workqueue.h>
+#include <linux/xarray.h>
 #include "driver.h"
 #include "lwp_ioctl.h"
 
@@ -42,28 +45,47 @@
 #define MAX_ATTACHED	65536
 
 struct lwp_file {
-	struct mutex lock;		/* of listeners, nr */
-	struct list_head listeners;
+	struct kref ref;		/* of the open file and of each listener */
+	struct list_head listeners;	/* under lwp_mutex, as nr */
 	unsigned int nr;
 	atomic64_t count;		/* since the last read */
 	wait_queue_head_t wait;
 	struct fasync_struct *fasync;
 };
 
+/* A thread or a process to which somebody listens. */
+struct lwp_target {
+	struct list_head listeners;	/* written under lwp_mutex, read by RCU */
+	unsigned long key;
+	struct pid *pid;
+	atomic_t dead;			/* who sets it frees the target */
+	struct llist_node node;		/* in dead_targets */
+	struct rcu_head rcu;
+};
+
 struct lwp_listener {
-	struct hlist_node node;		/* by pid; unhashed after some exec */
+	struct list_head node;		/* of its target */
 	struct list_head list;		/* in its file, or to be freed */
 	struct lwp_file *file;
-	struct pid *pid;		/* of a thread or a process */
-	bool process;
+	struct lwp_target *target;
 	pid_t nr;			/* how the file's user calls it */
 	struct eventfd_ctx *eventfd;
 	atomic_t pending;
-	struct irq_work work;
+	struct llist_node wake;		/* if pending: in some CPU's wakeups */
 };
 
-static DEFINE_HASHTABLE(listeners, 10);
-static DEFINE_RAW_SPINLOCK(listeners_lock);
+/*
+ * By target_key(), as the time to find one in it has a bound, which the chains
+ * of a hash table, filled by others, have not.
+ */
+static DEFINE_XARRAY_FLAGS(targets, XA_FLAGS_ACCOUNT);
+static LLIST_HEAD(dead_targets);
+static DEFINE_MUTEX(lwp_mutex);
+
+static unsigned long target_key(pid_t nr, bool process)
+{
+	return (unsigned long)nr << 1 | process;
+}
 
 /* --- the interrupt ------------------------------------------------------- */
 
@@ -76,13 +98,10 @@ static void lwp_eventfd_signal(struct eventfd_ctx *ctx)
 #endif
 }
 
-static void listener_wake(struct irq_work *work)
+static void listener_wake(struct lwp_listener *l)
 {
-	struct lwp_listener *l = container_of(work, struct lwp_listener, work);
 	int n = atomic_xchg(&l->pending, 0);
 
-	if (!n)
-		return;
 	wake_up_interruptible(&l->file->wait);
 	kill_fasync(&l->file->fasync, SIGIO, POLL_IN);
 	if (l->eventfd) {
@@ -91,17 +110,41 @@ static void listener_wake(struct irq_work *work)
 	}
 }
 
+struct lwp_wakeups {
+	struct llist_head list;
+	struct irq_work work;
+};
+
+static void wake_listeners(struct irq_work *work)
+{
+	struct lwp_wakeups *w = container_of(work, struct lwp_wakeups, work);
+	struct lwp_listener *l, *next;
+
+	/* Once it is not pending, it may be added to another list. */
+	llist_for_each_entry_safe(l, next, llist_del_all(&w->list), wake)
+		listener_wake(l);
+}
+
+/*
+ * On PREEMPT_RT, an irq_work may still be looked at after irq_work_sync().
+ * These are never freed.
+ */
+static DEFINE_PER_CPU(struct lwp_wakeups, lwp_wakeups);
+
 static void notify(const struct pid *pid, bool process)
 {
+	struct lwp_target *t;
 	struct lwp_listener *l;
 
-	hash_for_each_possible_rcu(listeners, l, node, (unsigned long)pid) {
-		if (l->pid != pid || l->process != process)
-			continue;
+	t = xa_load(&targets, target_key(pid_nr((struct pid *)pid), process));
+	if (!t || t->pid != pid || atomic_read(&t->dead))
+		return;
+	list_for_each_entry_rcu(l, &t->listeners, node) {
 		atomic64_inc(&l->file->count);
-		atomic_inc(&l->pending);
-		irq_work_queue(&l->work);
+		if (!atomic_fetch_inc(&l->pending))
+			llist_add(&l->wake, this_cpu_ptr(&lwp_wakeups.list));
 	}
+	irq_work_queue(this_cpu_ptr(&lwp_wakeups.work));
 }
 
 /* In hard IRQ context: the current thread has crossed its threshold. */
@@ -116,32 +159,140 @@ void lwp_dev_notify(void)
 	rcu_read_unlock();
 }
 
-/* --- attaching and detaching --------------------------------------------- */
+/* --- targets and listeners ----------------------------------------------- */
 
-static void unhash(const struct pid *pid)
+static void target_free_rcu(struct rcu_head *rcu)
 {
-	struct lwp_listener *l;
-	struct hlist_node *next;
+	struct lwp_target *t = container_of(rcu, struct lwp_target, rcu);
 
-	hash_for_each_possible_safe(listeners, l, next, node,
-				    (unsigned long)pid) {
-		if (l->pid == pid)
-			hlist_del_init_rcu(&l->node);
+	put_pid(t->pid);
+	kfree(t);
+}
+
+/* Under lwp_mutex. */
+static void target_free(struct lwp_target *t)
+{
+	if (xa_load(&targets, t->key) == t)
+		xa_erase(&targets, t->key);
+	call_rcu(&t->rcu, target_free_rcu);
+}
+
+/* Under lwp_mutex.  What is put on @old is to be given to listeners_free(). */
+static void listener_remove(struct lwp_listener *l, struct list_head *old)
+{
+	struct lwp_target *t = l->target;
+
+	list_del_rcu(&l->node);
+	list_move(&l->list, old);
+	l->file->nr--;
+	if (list_empty(&t->listeners) && !atomic_xchg(&t->dead, 1))
+		target_free(t);
+}
+
+static void file_free(struct kref *ref)
+{
+	kfree(container_of(ref, struct lwp_file, ref));
+}
+
+/* A listener that is on no list. */
+static void listener_free(struct lwp_listener *l)
+{
+	if (l->eventfd)
+		eventfd_ctx_put(l->eventfd);
+	kref_put(&l->file->ref, file_free);
+	kfree(l);
+}
+
+static void listeners_free(struct list_head *old)
+{
+	struct lwp_listener *l, *next;
+	unsigned int cpu;
+
+	if (list_empty(old))
+		return;
+
+	/* Nobody finds them any more; nobody is to wake them. */
+	synchronize_rcu();
+	for_each_possible_cpu(cpu)
+		irq_work_sync(&per_cpu(lwp_wakeups, cpu).work);
+
+	list_for_each_entry_safe(l, next, old, list) {
+		listener_free(l);
+		cond_resched();
 	}
 }
 
-/* In atomic context: the current task has executed another program. */
-void lwp_dev_exec(struct task_struct *task, struct linux_binprm *bprm)
+static void reap(struct work_struct *unused)
 {
-	unsigned long flags;
+	struct lwp_listener *l, *next_l;
+	struct lwp_target *t, *next;
+	LIST_HEAD(old);
 
-	if (!bprm->secureexec && get_dumpable(task->mm) == SUID_DUMP_USER)
-		return;
-	raw_spin_lock_irqsave(&listeners_lock, flags);
-	unhash(task_pid(task));
-	unhash(task_tgid(task));
-	raw_spin_unlock_irqrestore(&listeners_lock, flags);
+	llist_for_each_entry_safe(t, next, llist_del_all(&dead_targets), node) {
+		mutex_lock(&lwp_mutex);
+		list_for_each_entry_safe(l, next_l, &t->listeners, node)
+			listener_remove(l, &old);
+		target_free(t);
+		mutex_unlock(&lwp_mutex);
+		cond_resched();
+	}
+	listeners_free(&old);
 }
+
+static DECLARE_WORK(reap_work, reap);
+
+/* In any context, under RCU or lwp_mutex: detach all who listen to it. */
+static void target_kill(struct lwp_target *t)
+{
+	if (!atomic_xchg(&t->dead, 1)) {
+		llist_add(&t->node, &dead_targets);
+		schedule_work(&reap_work);
+	}
+}
+
+static void kill_by_pid(const struct pid *pid, bool process)
+{
+	struct lwp_target *t;
+
+	rcu_read_lock();
+	t = xa_load(&targets, target_key(pid_nr((struct pid *)pid), process));
+	if (t && t->pid == pid)
+		target_kill(t);
+	rcu_read_unlock();
+}
+
+/*
+ * In atomic context: the current task has executed another program.  If it was
+ * not its process's first thread, it is now, and its old pid, @old_nr, is gone.
+ */
+void lwp_dev_exec(struct task_struct *task, pid_t old_nr,
+		  struct linux_binprm *bprm)
+{
+	struct lwp_target *t;
+
+	if (old_nr != task->pid) {
+		rcu_read_lock();
+		t = xa_load(&targets, target_key(old_nr, false));
+		/* If it has a task, the number has been given away again. */
+		if (t && !pid_task(t->pid, PIDTYPE_PID))
+			target_kill(t);
+		rcu_read_unlock();
+	}
+	if (bprm->secureexec || get_dumpable(task->mm) != SUID_DUMP_USER) {
+		kill_by_pid(task_pid(task), false);
+		kill_by_pid(task_tgid(task), true);
+	}
+}
+
+/* In atomic context: the current task ends. */
+void lwp_dev_task_exit(struct task_struct *task)
+{
+	kill_by_pid(task_pid(task), false);
+	if (!atomic_read(&task->signal->live))
+		kill_by_pid(task_tgid(task), true);
+}
+
+/* --- attaching and detaching --------------------------------------------- */
 
 static bool has_cap(struct user_namespace *ns)
 {
@@ -178,88 +329,114 @@ static bool may_attach(struct task_struct *task)
 	return ok;
 }
 
+static bool target_gone(const struct lwp_target *t, struct task_struct *task,
+			bool process)
+{
+	if (process)
+		return !atomic_read(&task->signal->live);
+	return READ_ONCE(task->flags) & PF_EXITING || task_pid(task) != t->pid;
+}
+
+/* The target that @task is or will be, under lwp_mutex; or an error. */
+static struct lwp_target *target_get(struct task_struct *task, bool process)
+{
+	struct lwp_target *t, *old;
+	unsigned long key;
+	struct pid *pid;
+	int err;
+
+	/* As ptrace does: a thread that is being reaped has no pid. */
+	pid = get_task_pid(task, process ? PIDTYPE_TGID : PIDTYPE_PID);
+	if (!pid)
+		return ERR_PTR(-ESRCH);
+	key = target_key(pid_nr(pid), process);
+	old = xa_load(&targets, key);
+	if (old && old->pid == pid && !atomic_read(&old->dead)) {
+		put_pid(pid);
+		return old;
+	}
+
+	t = kzalloc(sizeof(*t), GFP_KERNEL_ACCOUNT);
+	err = t ? xa_err(xa_store(&targets, key, t, GFP_KERNEL)) : -ENOMEM;
+	if (err) {
+		put_pid(pid);
+		kfree(t);
+		return ERR_PTR(err);
+	}
+	INIT_LIST_HEAD(&t->listeners);
+	t->key = key;
+	t->pid = pid;
+	if (old)
+		target_kill(old);
+	return t;
+}
+
 /* Make @l visible to the handler, unless there are too many. */
-static int listener_hash(struct lwp_listener *l)
+static int listener_add(struct lwp_listener *l, struct task_struct *task,
+			bool process)
 {
 	struct lwp_listener *other;
+	struct lwp_target *t;
 	unsigned int n = 0;
-	unsigned long flags;
 	int err = 0;
 
-	raw_spin_lock_irqsave(&listeners_lock, flags);
-	hash_for_each_possible(listeners, other, node, (unsigned long)l->pid) {
-		if (other->pid != l->pid || other->process != l->process)
-			continue;
+	if (l->file->nr >= MAX_ATTACHED)
+		return -ENOSPC;
+	t = target_get(task, process);
+	if (IS_ERR(t))
+		return PTR_ERR(t);
+	list_for_each_entry(other, &t->listeners, node) {
 		if (other->file == l->file)
 			err = -EEXIST;
 		n++;
 	}
 	if (!err && n >= MAX_LISTENERS)
 		err = -EUSERS;
-	if (!err)
-		hash_add_rcu(listeners, &l->node, (unsigned long)l->pid);
-	raw_spin_unlock_irqrestore(&listeners_lock, flags);
-	return err;
+	if (err)
+		return err;
+
+	l->target = t;
+	list_add_tail_rcu(&l->node, &t->listeners);
+	list_add_tail(&l->list, &l->file->listeners);
+	l->file->nr++;
+	/* Either it sees the target in its exit or exec, or this sees that. */
+	smp_mb();
+	if (target_gone(t, task, process))
+		target_kill(t);
+	return 0;
 }
 
 /* Take those with pid @nr, or all if it is -1, away from @file, and free them. */
 static int detach(struct lwp_file *file, pid_t nr)
 {
 	struct lwp_listener *l, *next;
-	unsigned long flags;
 	LIST_HEAD(old);
-
-	mutex_lock(&file->lock);
-	raw_spin_lock_irqsave(&listeners_lock, flags);
-	list_for_each_entry_safe(l, next, &file->listeners, list) {
-		if (nr != -1 && l->nr != nr)
-			continue;
-		hlist_del_init_rcu(&l->node);
-		list_move(&l->list, &old);
-		file->nr--;
-	}
-	raw_spin_unlock_irqrestore(&listeners_lock, flags);
-	mutex_unlock(&file->lock);
-
-	if (list_empty(&old))
-		return -ESRCH;
-
-	synchronize_rcu();
-	list_for_each_entry_safe(l, next, &old, list) {
-		irq_work_sync(&l->work);
-		if (l->eventfd)
-			eventfd_ctx_put(l->eventfd);
-		put_pid(l->pid);
-		kfree(l);
-	}
-	return 0;
-}
-
-static int attach_task(struct lwp_file *file, struct lwp_listener *l,
-		       struct task_struct *task)
-{
 	int err;
 
-	/* As ptrace does: a thread that is being reaped has no pid. */
-	l->pid = get_task_pid(task, l->process ? PIDTYPE_TGID : PIDTYPE_PID);
-	if (!l->pid)
-		return -ESRCH;
+	mutex_lock(&lwp_mutex);
+	list_for_each_entry_safe(l, next, &file->listeners, list) {
+		if (nr == -1 || l->nr == nr)
+			listener_remove(l, &old);
+		cond_resched();
+	}
+	mutex_unlock(&lwp_mutex);
+
+	err = list_empty(&old) ? -ESRCH : 0;
+	listeners_free(&old);
+	return err;
+}
+
+static int attach_task(struct lwp_listener *l, struct task_struct *task,
+		       bool process)
+{
+	int err;
 
 	err = down_read_killable(&task->signal->exec_update_lock);
 	if (err)
 		return err;
-	mutex_lock(&file->lock);
-	if (!may_attach(task))
-		err = -EPERM;
-	else if (file->nr >= MAX_ATTACHED)
-		err = -ENOSPC;
-	else
-		err = listener_hash(l);
-	if (!err) {
-		list_add_tail(&l->list, &file->listeners);
-		file->nr++;
-	}
-	mutex_unlock(&file->lock);
+	mutex_lock(&lwp_mutex);
+	err = may_attach(task) ? listener_add(l, task, process) : -EPERM;
+	mutex_unlock(&lwp_mutex);
 	up_read(&task->signal->exec_update_lock);
 	return err;
 }
@@ -289,30 +466,23 @@ static long lwp_attach(struct lwp_file *file, const void __user *user)
 	l = kzalloc(sizeof(*l), GFP_KERNEL_ACCOUNT);
 	if (!l)
 		goto out;
+	kref_get(&file->ref);
 	l->file = file;
 	l->nr = arg.pid ? arg.pid : task_pid_vnr(current);
-	l->process = arg.flags & LWP_ATTACH_PROCESS;
-	init_irq_work(&l->work, listener_wake);
 	if (arg.eventfd >= 0) {
 		struct eventfd_ctx *ctx = eventfd_ctx_fdget(arg.eventfd);
 
-		if (IS_ERR(ctx)) {
-			err = PTR_ERR(ctx);
+		err = PTR_ERR_OR_ZERO(ctx);
+		if (err)
 			goto out_free;
-		}
 		l->eventfd = ctx;
 	}
 
-	err = attach_task(file, l, task);
+	err = attach_task(l, task, arg.flags & LWP_ATTACH_PROCESS);
 	if (!err)
 		goto out;
-
-	/* It was never hashed. */
-	if (l->eventfd)
-		eventfd_ctx_put(l->eventfd);
-	put_pid(l->pid);
 out_free:
-	kfree(l);
+	listener_free(l);
 out:
 	put_task_struct(task);
 	return err;
@@ -354,7 +524,7 @@ static int lwp_open(struct inode *inode, struct file *filp)
 
 	if (!file)
 		return -ENOMEM;
-	mutex_init(&file->lock);
+	kref_init(&file->ref);
 	INIT_LIST_HEAD(&file->listeners);
 	init_waitqueue_head(&file->wait);
 	filp->private_data = file;
@@ -366,7 +536,7 @@ static int lwp_release(struct inode *inode, struct file *filp)
 	struct lwp_file *file = filp->private_data;
 
 	detach(file, -1);
-	kfree(file);
+	kref_put(&file->ref, file_free);
 	return 0;
 }
 
@@ -497,10 +667,26 @@ static struct miscdevice lwp_misc = {
 
 int lwp_dev_init(void)
 {
+	unsigned int cpu;
+
+	for_each_possible_cpu(cpu)
+		init_irq_work(&per_cpu(lwp_wakeups, cpu).work, wake_listeners);
 	return misc_register(&lwp_misc);
 }
 
+/* Nobody has it open any more, but targets may still die. */
 void lwp_dev_exit(void)
 {
 	misc_deregister(&lwp_misc);
+}
+
+/* After the last interrupt and the last probe. */
+void lwp_dev_flush(void)
+{
+	unsigned int cpu;
+
+	flush_work(&reap_work);
+	for_each_possible_cpu(cpu)
+		irq_work_sync(&per_cpu(lwp_wakeups, cpu).work);
+	rcu_barrier();
 }

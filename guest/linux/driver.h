@@ -85,7 +85,10 @@ void lwp_irq_free(unsigned int cpu);
 /* dev.c */
 int lwp_dev_init(void);
 void lwp_dev_exit(void);
+void lwp_dev_flush(void);
 void lwp_dev_notify(void);
-void lwp_dev_exec(struct task_struct *task, struct linux_binprm *bprm);
+void lwp_dev_exec(struct task_struct *task, pid_t old_nr,
+		  struct linux_binprm *bprm);
+void lwp_dev_task_exit(struct task_struct *task);
 
 #endif

@@ -44,8 +44,10 @@
  * They are raw (so that they spin on PREEMPT_RT too), are taken with IRQs off
  * everywhere, and nothing else is taken inside: lockdep sees them only as leaves
  * below the run-queue lock.  The interrupt handler finds its listeners under
- * RCU; writers hold listeners_lock (dev.c, raw, a leaf, IRQs off) inside
- * lwp_file.lock, a mutex, inside exec_update_lock of the task.
+ * RCU, of which there are at most 32, in a time that depends on nobody else;
+ * writers hold lwp_mutex (dev.c), inside exec_update_lock of the task.  The
+ * probes of exec and exit only mark a target as dead, and a work item detaches
+ * its listeners.
  *
  * lwp_cpus[cpu].on changes on that CPU with IRQs off, so that the switch hook
  * sees LWP either wholly on or wholly off.  The CPU goes off in a kernel thread
@@ -63,10 +65,12 @@
  * another one.
  * States come from a pool that a work item fills, and the lock of their bucket
  * covers each list operation; the contents belong to the task alone, which runs
- * on one CPU at a time.  A listener holds its struct pid and eventfd, is freed a
- * grace period after the last interrupt could see it, and after irq_work_sync().
+ * on one CPU at a time.  A listener holds its file and eventfd, and
+ * is freed a grace period after the last interrupt could see it, and after
+ * irq_work_sync().  A target, which holds its struct pid, is freed by whoever
+ * marks it as dead first: who detaches its last listener, or the work item.
  * Unloading unregisters the probes and waits for them, then for irq_work, then
- * for the work item, and only then frees.
+ * for the work items, and only then frees.
  *
  * The tests in guest/test, but for lwp-kvm and lwp-outlive, have run clean with
  * PROVE_LOCKING, PROVE_RCU, KASAN, DEBUG_ATOMIC_SLEEP and PREEMPT.
@@ -292,6 +296,7 @@ static void __exit lwp_exit(void)
 	cpuhp_remove_state(lwp_hotplug);
 	lwp_kvm_exit();
 	lwp_task_exit();
+	lwp_dev_flush();
 }
 
 module_init(lwp_init);

@@ -349,12 +349,13 @@ static void probe_exec(void *unused, struct task_struct *task, pid_t old_pid,
 		       struct linux_binprm *bprm)
 {
 	forget_current();
-	lwp_dev_exec(task, bprm);
+	lwp_dev_exec(task, old_pid, bprm);
 }
 
 static void probe_exit(void *unused, struct task_struct *task)
 {
 	forget_current();
+	lwp_dev_task_exit(task);
 }
 
 /* Registered in this order and unregistered in the reverse. */
