@@ -46,8 +46,8 @@
 
 struct lwp_file {
 	struct kref ref;		/* of the open file and of each listener */
-	struct list_head listeners;	/* under lwp_mutex, as nr */
-	unsigned int nr;
+	struct list_head listeners;	/* under lwp_mutex */
+	int nr;				/* of them; -1 before the first */
 	atomic64_t count;		/* since the last read */
 	wait_queue_head_t wait;
 	struct fasync_struct *fasync;
@@ -177,14 +177,25 @@ static void target_free(struct lwp_target *t)
 	call_rcu(&t->rcu, target_free_rcu);
 }
 
+/* Whether there is nobody left whose interrupts could still come. */
+static bool file_ended(const struct lwp_file *file)
+{
+	return !READ_ONCE(file->nr);
+}
+
 /* Under lwp_mutex.  What is put on @old is to be given to listeners_free(). */
 static void listener_remove(struct lwp_listener *l, struct list_head *old)
 {
 	struct lwp_target *t = l->target;
+	struct lwp_file *file = l->file;
 
 	list_del_rcu(&l->node);
 	list_move(&l->list, old);
-	l->file->nr--;
+	WRITE_ONCE(file->nr, file->nr - 1);
+	if (file_ended(file)) {
+		wake_up_interruptible(&file->wait);
+		kill_fasync(&file->fasync, SIGIO, POLL_HUP);
+	}
 	if (list_empty(&t->listeners) && !atomic_xchg(&t->dead, 1))
 		target_free(t);
 }
@@ -398,7 +409,7 @@ static int listener_add(struct lwp_listener *l, struct task_struct *task,
 	l->target = t;
 	list_add_tail_rcu(&l->node, &t->listeners);
 	list_add_tail(&l->list, &l->file->listeners);
-	l->file->nr++;
+	WRITE_ONCE(l->file->nr, max(l->file->nr, 0) + 1);
 	/* Either it sees the target in its exit or exec, or this sees that. */
 	smp_mb();
 	if (target_gone(t, task, process))
@@ -525,6 +536,7 @@ static int lwp_open(struct inode *inode, struct file *filp)
 	if (!file)
 		return -ENOMEM;
 	kref_init(&file->ref);
+	file->nr = -1;
 	INIT_LIST_HEAD(&file->listeners);
 	init_waitqueue_head(&file->wait);
 	filp->private_data = file;
@@ -568,10 +580,13 @@ static ssize_t lwp_read(struct file *filp, char __user *buf, size_t size,
 		return -EINVAL;
 
 	while (!(count = atomic64_xchg(&file->count, 0))) {
+		if (file_ended(file))
+			return 0;
 		if (filp->f_flags & O_NONBLOCK)
 			return -EAGAIN;
 		err = wait_event_interruptible(file->wait,
-					       atomic64_read(&file->count));
+					       atomic64_read(&file->count) ||
+					       file_ended(file));
 		if (err)
 			return err;
 	}
@@ -587,7 +602,8 @@ static __poll_t lwp_poll(struct file *filp, poll_table *table)
 	struct lwp_file *file = filp->private_data;
 
 	poll_wait(filp, &file->wait, table);
-	return atomic64_read(&file->count) ? EPOLLIN | EPOLLRDNORM : 0;
+	return (file_ended(file) ? EPOLLHUP : 0) |
+	       (atomic64_read(&file->count) ? EPOLLIN | EPOLLRDNORM : 0);
 }
 
 static int lwp_fasync(int fd, struct file *filp, int on)

@@ -9,6 +9,11 @@
  * EAGAIN, while that is 0.  poll() reports POLLIN while it is not.  With
  * O_ASYNC, SIGIO (F_SETSIG) goes to the F_SETOWN owner at each interrupt.
  *
+ * A thread is detached when it ends, a process when its last thread does, and
+ * both when they execute a program of higher privileges.  When the last one of
+ * a file has gone, and until another one is attached, read() returns 0 once it
+ * has returned the count, poll() reports POLLHUP, and the owner gets SIGIO.
+ *
  * The layout is the same for 32-bit programs.
  */
 #ifndef LWP_IOCTL_H

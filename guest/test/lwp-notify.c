@@ -48,13 +48,13 @@ static int detach(int fd, pid_t pid)
     return ioctl(fd, LWP_IOC_DETACH, &pid) ? -errno : 0;
 }
 
-/* What read() has, of the device or an eventfd; 0 for EAGAIN. */
+/* What read() has, of the device or an eventfd; 0 for EAGAIN and the end. */
 static uint64_t read_count(int fd)
 {
     uint64_t n;
     ssize_t size = read(fd, &n, sizeof(n));
 
-    if (size < 0 && errno == EAGAIN) {
+    if (size == 0 || (size < 0 && errno == EAGAIN)) {
         return 0;
     }
     if (size != sizeof(n)) {
@@ -63,11 +63,17 @@ static uint64_t read_count(int fd)
     return n;
 }
 
-static bool readable(int fd, int timeout)
+/* Of poll(), which may wait for @timeout ms. */
+static int events_of(int fd, int timeout)
 {
     struct pollfd p = { .fd = fd, .events = POLLIN };
 
-    return poll(&p, 1, timeout) == 1 && p.revents == POLLIN;
+    return poll(&p, 1, timeout) < 0 ? -1 : p.revents;
+}
+
+static bool readable(int fd, int timeout)
+{
+    return events_of(fd, timeout) & POLLIN;
 }
 
 /* Insert a number, once there is room for it. */
@@ -223,7 +229,7 @@ static bool consume(int fd, unsigned nr, pid_t pid, uint64_t *interrupts,
 
     *interrupts = *missed = 0;
     while (waitpid(pid, &status, WNOHANG) == 0) {
-        for (int i = 0; !readable(fd, 100); i++) {
+        for (int i = 0; !events_of(fd, 100); i++) {
             if (waitpid(pid, &status, WNOHANG | WNOWAIT) != 0) {
                 break;
             }
@@ -400,6 +406,164 @@ static void test_permissions(void)
     check(attach(fd, 0, 0, -1) == 0 && attach(fd, 0, 0, -1) == -EEXIST,
           "attach twice: EEXIST");
     check(ioctl(fd, _IO('L', 0), 0) && errno == ENOTTY, "bad ioctl: ENOTTY");
+    close(fd);
+}
+
+/* --- the end --------------------------------------------------------------*/
+
+/* What a blocking read() returns, of someone who ends meanwhile. */
+static ssize_t read_blocking(int fd)
+{
+    uint64_t n;
+    ssize_t size;
+
+    fcntl(fd, F_SETFL, 0);
+    alarm(PATIENCE / SECOND);   /* kills, instead of a wait for ever */
+    size = read(fd, &n, sizeof(n));
+    alarm(0);
+    fcntl(fd, F_SETFL, O_NONBLOCK);
+    return size;
+}
+
+static _Atomic pid_t *second;
+
+/* In the second thread; the new program waits to be killed. */
+static void *execute(void *opaque)
+{
+    char c;
+
+    *second = gettid();
+    if (read(*(int *)opaque, &c, 1) == 0) {
+        execl("/proc/self/exe", "lwp-notify", "wait", NULL);
+    }
+    _exit(2);
+}
+
+/* A child that runs @f with the reading end of a pipe; @end is the other. */
+static pid_t start_child(void (*f)(int), int *end)
+{
+    int pipes[2];
+    pid_t pid;
+
+    if (pipe(pipes)) {
+        die("pipe");
+    }
+    pid = fork();
+    if (pid < 0) {
+        die("fork");
+    }
+    if (!pid) {
+        close(pipes[1]);
+        f(pipes[0]);
+        _exit(0);
+    }
+    close(pipes[0]);
+    *end = pipes[1];
+    return pid;
+}
+
+static void *wait_for_end(void *opaque)
+{
+    char c;
+
+    return read(*(int *)opaque, &c, 1) < 0 ? opaque : NULL;
+}
+
+static void start_thread(void *(*f)(void *), int fd)
+{
+    static int arg;
+    pthread_t t;
+
+    arg = fd;
+    if (pthread_create(&t, NULL, f, &arg)) {
+        _exit(2);
+    }
+}
+
+static void outlive_first(int fd)
+{
+    start_thread(wait_for_end, fd);
+    pthread_exit(NULL);
+}
+
+static void interrupt_last(int fd)
+{
+    wait_for_end(&fd);
+    insert_one(&rings[0]);
+}
+
+static void execute_by_second(int fd)
+{
+    start_thread(execute, fd);
+    for (;;) {
+        pause();
+    }
+}
+
+static void end_child(pid_t pid, int end)
+{
+    close(end);
+    waitpid(pid, NULL, 0);
+}
+
+static void test_end(void)
+{
+    int fd = open_lwp(), end, end2;
+    pid_t pid, pid2;
+    uint64_t n;
+
+    check(!events_of(fd, 0), "nobody was attached yet: no POLLHUP");
+    pid = start_victim(0, true);
+    pid2 = start_victim(0, true);
+    check(!attach(fd, pid, 0, -1) && !attach(fd, pid2, LWP_ATTACH_PROCESS, -1),
+          "attach to a thread and to a process");
+    end_victim(pid);
+    check(!events_of(fd, 50), "one of two has ended: no POLLHUP");
+    end_victim(pid2);
+    check(events_of(fd, PATIENCE) == POLLHUP, "both have ended: POLLHUP");
+    check(read(fd, &n, sizeof(n)) == 0, "both have ended: read returns 0");
+    check(detach(fd, pid) == -ESRCH, "both are detached");
+
+    pid = start_victim(0, true);
+    check(!attach(fd, pid, LWP_ATTACH_PROCESS, -1) && !events_of(fd, 0),
+          "another one is attached: no POLLHUP");
+    pid2 = fork();
+    if (!pid2) {
+        usleep(50 * SECOND);
+        _exit(kill(pid, SIGKILL) != 0);
+    }
+    check(read_blocking(fd) == 0, "a read that blocks ends with it");
+    waitpid(pid2, NULL, 0);
+    waitpid(pid, NULL, 0);
+    check(!attach(fd, 0, 0, -1) && !detach(fd, 0) && events_of(fd, 0) ==
+          POLLHUP, "detaching the last one: POLLHUP");
+
+    pid = start_child(outlive_first, &end);
+    check(!attach(fd, pid, LWP_ATTACH_PROCESS, -1) && !events_of(fd, 50),
+          "the first thread of a process has ended: no POLLHUP");
+    pid2 = start_child(interrupt_last, &end2);
+    check(!attach(fd, pid2, 0, -1), "attach to a thread that will interrupt");
+    end_child(pid2, end2);  /* it has @end, too */
+    end_child(pid, end);
+    check(events_of(fd, PATIENCE) & POLLIN && read_count(fd) == 1,
+          "its interrupt is read");
+    check(events_of(fd, PATIENCE) == POLLHUP && !read(fd, &n, sizeof(n)),
+          "POLLHUP when both have ended");
+
+    /* The second thread becomes the first one, and loses its number. */
+    second = map_shared(sizeof(*second));
+    pid = start_child(execute_by_second, &end);
+    while (!*second) {
+        usleep(SECOND);
+    }
+    check(!attach(fd, *second, 0, -1) && !events_of(fd, 0),
+          "attach to a thread that will execute a program");
+    close(end);
+    check(events_of(fd, PATIENCE) == POLLHUP, "POLLHUP when it does");
+    check(!attach(fd, pid, LWP_ATTACH_PROCESS, -1) && !events_of(fd, 50),
+          "its process goes on");
+    end_victim(pid);
+    check(events_of(fd, PATIENCE) == POLLHUP, "POLLHUP when that ends");
     close(fd);
 }
 
@@ -586,6 +750,9 @@ int main(int argc, char **argv)
     if (argc > 1 && !strcmp(argv[1], "raised")) {
         return raised();
     }
+    if (argc > 1) {
+        return pause();
+    }
     for (unsigned i = 0; i < 1 + THREADS; i++) {
         profile_map(&rings[i], BIG_RING);
     }
@@ -593,6 +760,7 @@ int main(int argc, char **argv)
     test_process(0, 0);
     test_process(LWP_ATTACH_PROCESS, THREADS);
     test_thread();
+    test_end();
     test_permissions();
     test_exec();
     test_status();

@@ -952,6 +952,9 @@ static void follow(Recorder *r)
             errno != EAGAIN) {
             r->attached = false;
             fds[2].fd = -1;
+        } else {
+            /* POLLHUP lasts until another process is attached. */
+            fds[2].fd = fds[2].revents & POLLHUP ? -1 : r->driver;
         }
         take_signals(r);
         take_files(r);
