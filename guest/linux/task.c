@@ -53,9 +53,22 @@ static struct {
 	struct hlist_head states;
 } buckets[1 << BUCKET_BITS];
 
+/* As many tasks may be new to LWP before the work item has run. */
+#define MAX_RESERVE	16384
+
+static int reserve_set(const char *val, const struct kernel_param *kp)
+{
+	return param_set_uint_minmax(val, kp, 1, MAX_RESERVE);
+}
+
+static const struct kernel_param_ops reserve_ops = {
+	.set = reserve_set,
+	.get = param_get_uint,
+};
+
 static unsigned int reserve = 128;
-module_param(reserve, uint, 0444);
-MODULE_PARM_DESC(reserve, "refill below so many states for tasks new to LWP (128)");
+module_param_cb(reserve, &reserve_ops, &reserve, 0444);
+MODULE_PARM_DESC(reserve, "refill below so many states, of 1 KB, for tasks new to LWP (1 to 16384; 128)");
 
 static struct {
 	raw_spinlock_t lock;
