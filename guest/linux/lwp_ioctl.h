@@ -48,7 +48,8 @@ struct lwp_ioc_attach {
  * @saves:	LWP states saved at a task switch
  * @restores:	LWP states restored at a task switch
  * @heals:	times that XCR0[62] was found clear and set again
- * @exhausted:	tasks whose LWP was disabled for want of memory to save it
+ * @exhausted:	tasks whose LWP was disabled for want of memory to save it, or
+ *		because they ran on a CPU that refuses LWP
  */
 struct lwp_ioc_status {
 	__u64 features;

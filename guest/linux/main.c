@@ -93,6 +93,7 @@ static enum cpuhp_state lwp_hotplug;
 
 static u32 lwp_supported;	/* constant once loaded */
 static u32 lwp_features;	/* what LWP_CFG makes available */
+static bool lwp_loaded;		/* on all CPUs that were online */
 
 static int lwp_xsetbv(u64 xcr0)
 {
@@ -162,7 +163,11 @@ void lwp_heal(void)
 		lwp_count(heals);
 }
 
-/* These two run on @cpu, in a kernel thread, at load, unload and hot-plug. */
+/*
+ * These two run on @cpu, in a kernel thread, at load, unload and hot-plug.  The
+ * driver does not load where a CPU refuses LWP.  One that comes later is of use
+ * without it, though programs may lose their LWP there.
+ */
 static int lwp_cpu_online(unsigned int cpu)
 {
 	int err;
@@ -171,11 +176,13 @@ static int lwp_cpu_online(unsigned int cpu)
 	local_irq_disable();
 	err = lwp_enable();
 	local_irq_enable();
-	if (err) {
-		lwp_irq_free(cpu);
-		pr_err("CPU %u refuses XCR0[62] or LWP_CFG\n", cpu);
-	}
-	return err;
+	if (!err)
+		return 0;
+
+	lwp_irq_free(cpu);
+	pr_warn("CPU %u refuses XCR0[62] or LWP_CFG: %s\n", cpu,
+		READ_ONCE(lwp_loaded) ? "it has no LWP" : "not loaded");
+	return READ_ONCE(lwp_loaded) ? 0 : err;
 }
 
 static int lwp_cpu_offline(unsigned int cpu)
@@ -275,6 +282,7 @@ static int __init lwp_init(void)
 	if (ret < 0)
 		goto err_kvm;
 	lwp_hotplug = ret;
+	WRITE_ONCE(lwp_loaded, true);
 
 	ret = lwp_dev_init();
 	if (ret)

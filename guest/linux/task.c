@@ -258,8 +258,10 @@ static void state_discard(const struct task_struct *task)
 {
 	struct lwp_state *state = state_find(task);
 
-	if (state)
-		state->xsave.xstate_bv = 0;
+	if (!state || !state_valid(state))
+		return;
+	state->xsave.xstate_bv = 0;
+	lwp_count(exhausted);
 }
 
 /* False if @task has LWP disabled, and the live state is still the last one. */
@@ -314,9 +316,9 @@ static void probe_switch(void *unused, bool preempt, struct task_struct *prev,
 
 	if (!this_cpu_read(lwp_cpus.on)) {
 		/*
-		 * The driver is being loaded or unloaded, and @prev may have
-		 * found out here that there is no LWP: it must not come back on
-		 * a CPU that still or already has it.  A CPU that is being
+		 * The driver is being loaded or unloaded, or this CPU refuses
+		 * LWP, and @prev may have found out here that there is none: it
+		 * must not come back on a CPU that has it.  A CPU that is being
 		 * plugged is not active, and runs no user mode code.
 		 */
 		if (cpu_active(smp_processor_id()))
