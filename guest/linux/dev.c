@@ -27,11 +27,14 @@
 #include <linux/percpu.h>
 #include <linux/pid.h>
 #include <linux/poll.h>
+#include <linux/preempt.h>
 #include <linux/rculist.h>
+#include <linux/sched/clock.h>
 #include <linux/sched/coredump.h>
 #include <linux/sched/signal.h>
 #include <linux/sched/task.h>
 #include <linux/slab.h>
+#include <linux/smp.h>
 #include <linux/uaccess.h>
 #include <linux/version.h>
 #include <linux/wait.h>
@@ -119,10 +122,13 @@ static void wake_listeners(struct irq_work *work)
 {
 	struct lwp_wakeups *w = container_of(work, struct lwp_wakeups, work);
 	struct lwp_listener *l, *next;
+	u64 start = local_clock();
 
 	/* Once it is not pending, it may be added to another list. */
 	llist_for_each_entry_safe(l, next, llist_del_all(&w->list), wake)
 		listener_wake(l);
+	if (in_hardirq())
+		lwp_irq_charge(start);
 }
 
 /*
@@ -131,7 +137,7 @@ static void wake_listeners(struct irq_work *work)
  */
 static DEFINE_PER_CPU(struct lwp_wakeups, lwp_wakeups);
 
-static void notify(const struct pid *pid, bool process)
+static void notify(const struct pid *pid, bool process, bool muted)
 {
 	struct lwp_target *t;
 	struct lwp_listener *l;
@@ -140,23 +146,40 @@ static void notify(const struct pid *pid, bool process)
 	if (!t || t->pid != pid || atomic_read(&t->dead))
 		return;
 	list_for_each_entry_rcu(l, &t->listeners, node) {
+		/* It is going to look. */
+		if (muted && atomic_read(&l->pending))
+			continue;
 		atomic64_inc(&l->file->count);
 		if (!atomic_fetch_inc(&l->pending))
 			llist_add(&l->wake, this_cpu_ptr(&lwp_wakeups.list));
 	}
-	irq_work_queue(this_cpu_ptr(&lwp_wakeups.work));
 }
 
-/* In hard IRQ context: the current thread has crossed its threshold. */
-void lwp_dev_notify(void)
+/*
+ * The current thread, @task, has crossed its threshold, or may have done so
+ * while it was @muted.  IRQs are off, as in the next one.
+ */
+void lwp_dev_notify(struct task_struct *task, bool muted)
 {
 	/* It has no LWP any more, and soon no struct pid and signal_struct. */
-	if (current->flags & PF_EXITING)
+	if (task->flags & PF_EXITING)
 		return;
 	rcu_read_lock();
-	notify(task_pid(current), false);
-	notify(task_tgid(current), true);
+	notify(task_pid(task), false, muted);
+	notify(task_tgid(task), true, muted);
 	rcu_read_unlock();
+}
+
+/* Wake those up who have been notified on this CPU. */
+void lwp_dev_wake(void)
+{
+	if (!llist_empty(this_cpu_ptr(&lwp_wakeups.list)))
+		irq_work_queue(this_cpu_ptr(&lwp_wakeups.work));
+}
+
+static void wake_cpu(void *unused)
+{
+	lwp_dev_wake();
 }
 
 /* --- targets and listeners ----------------------------------------------- */
@@ -222,10 +245,16 @@ static void listeners_free(struct list_head *old)
 	if (list_empty(old))
 		return;
 
-	/* Nobody finds them any more; nobody is to wake them. */
+	/* Nobody finds them any more; those who wait for it are to be woken. */
 	synchronize_rcu();
-	for_each_possible_cpu(cpu)
-		irq_work_sync(&per_cpu(lwp_wakeups, cpu).work);
+	for_each_possible_cpu(cpu) {
+		struct lwp_wakeups *w = &per_cpu(lwp_wakeups, cpu);
+
+		/* A CPU that goes offline does this itself. */
+		if (!llist_empty(&w->list))
+			smp_call_function_single(cpu, wake_cpu, NULL, 1);
+		irq_work_sync(&w->work);
+	}
 
 	list_for_each_entry_safe(l, next, old, list) {
 		listener_free(l);
@@ -523,6 +552,7 @@ static long lwp_status(void __user *user)
 		.restores = counts.restores,
 		.heals = counts.heals,
 		.exhausted = counts.exhausted,
+		.throttles = counts.throttles,
 	};
 	return copy_to_user(user, &status, sizeof(status)) ? -EFAULT : 0;
 }
@@ -661,6 +691,7 @@ COUNT_ATTR(saves);
 COUNT_ATTR(restores);
 COUNT_ATTR(heals);
 COUNT_ATTR(exhausted);
+COUNT_ATTR(throttles);
 
 static struct attribute *lwp_attrs[] = {
 	&dev_attr_features.attr,
@@ -669,6 +700,7 @@ static struct attribute *lwp_attrs[] = {
 	&dev_attr_restores.attr,
 	&dev_attr_heals.attr,
 	&dev_attr_exhausted.attr,
+	&dev_attr_throttles.attr,
 	NULL
 };
 ATTRIBUTE_GROUPS(lwp);

@@ -7,6 +7,7 @@
 
 #include <linux/percpu.h>
 #include <linux/types.h>
+#include <linux/workqueue.h>
 #include <asm/msr.h>
 
 #define MSR_LWP_CFG	0xc0000105
@@ -31,6 +32,17 @@ struct lwp_counts {
 	u64 restores;
 	u64 heals;
 	u64 exhausted;
+	u64 throttles;
+};
+
+/* What threshold interrupts cost a CPU; changed there, with IRQs off. */
+struct lwp_throttle {
+	u64 start;		/* of the window, by local_clock() */
+	u64 spent;		/* in it, in ns */
+	bool over;		/* the work item is to end the window */
+	bool muted;		/* no interrupts from the current task, */
+	bool all;		/* nor any other one, until then */
+	struct delayed_work work;
 };
 
 struct lwp_cpu {
@@ -38,6 +50,7 @@ struct lwp_cpu {
 	bool parked;		/* but not to the current task; likewise */
 	u8 vector;		/* 0 if there is none */
 	unsigned int irq;
+	struct lwp_throttle throttle;
 	struct lwp_counts counts;
 };
 
@@ -60,6 +73,7 @@ static inline void lwp_stop(void)
 }
 
 /* main.c */
+int lwp_write_cfg(void);
 void lwp_heal(void);
 void lwp_hide(void);
 void lwp_show(void);
@@ -79,6 +93,9 @@ void lwp_kvm_exit(void);
 bool lwp_kvm_loader(const struct task_struct *task);
 
 /* irq.c */
+void lwp_irq_init(void);
+void lwp_irq_charge(u64 start);
+void lwp_irq_mute(bool mute);
 void lwp_irq_setup(unsigned int cpu);
 void lwp_irq_free(unsigned int cpu);
 
@@ -86,7 +103,8 @@ void lwp_irq_free(unsigned int cpu);
 int lwp_dev_init(void);
 void lwp_dev_exit(void);
 void lwp_dev_flush(void);
-void lwp_dev_notify(void);
+void lwp_dev_notify(struct task_struct *task, bool muted);
+void lwp_dev_wake(void);
 void lwp_dev_exec(struct task_struct *task, pid_t old_nr,
 		  struct linux_binprm *bprm);
 void lwp_dev_task_exit(struct task_struct *task);

@@ -50,6 +50,7 @@ struct lwp_ioc_attach {
  * @heals:	times that XCR0[62] was found clear and set again
  * @exhausted:	tasks whose LWP was disabled for want of memory to save it, or
  *		because they ran on a CPU that refuses LWP
+ * @throttles:	times that a CPU was kept from interrupting more
  */
 struct lwp_ioc_status {
 	__u64 features;
@@ -58,6 +59,7 @@ struct lwp_ioc_status {
 	__u64 restores;
 	__u64 heals;
 	__u64 exhausted;
+	__u64 throttles;
 };
 
 #define LWP_IOC_ATTACH	_IOW('L', 0x10, struct lwp_ioc_attach)

@@ -15,7 +15,8 @@
  * system call.  A new thread, a new process and a new program start with LWP
  * disabled (section 8.4), and signal handlers run under the LWP of their thread.
  * The driver never reads or writes an LWPCB or a ring: the CPU does, with the
- * rights of ring 3, and its page faults are ordinary ones.
+ * rights of ring 3, and its page faults are ordinary ones.  Threshold interrupts
+ * are limited in the time that they take (irq.c).
  *
  * CoreId in records is the number that Linux gives the CPU, modulo 256.
  *
@@ -110,12 +111,13 @@ static int lwp_xsetbv(u64 xcr0)
 	return err;
 }
 
-static int lwp_write_cfg(void)
+/* With IRQs off. */
+int lwp_write_cfg(void)
 {
 	struct lwp_cpu *cpu = this_cpu_ptr(&lwp_cpus);
 	u32 features = READ_ONCE(lwp_features);
 
-	if (!cpu->vector)
+	if (!cpu->vector || cpu->throttle.muted)
 		features &= ~LWP_INT;
 	return wrmsr_safe(MSR_LWP_CFG, features,
 			  cpu->vector << 8 | (smp_processor_id() & 0xff));
@@ -207,6 +209,7 @@ void lwp_sum(struct lwp_counts *sum)
 		sum->restores += READ_ONCE(c->restores);
 		sum->heals += READ_ONCE(c->heals);
 		sum->exhausted += READ_ONCE(c->exhausted);
+		sum->throttles += READ_ONCE(c->throttles);
 	}
 }
 
@@ -269,6 +272,7 @@ static int __init lwp_init(void)
 	if (ret)
 		return ret;
 
+	lwp_irq_init();
 	ret = lwp_task_init();
 	if (ret)
 		return ret;

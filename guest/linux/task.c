@@ -44,6 +44,7 @@ struct lwp_state {
 	struct lwp_xsave xsave;
 	struct hlist_node node;		/* in a bucket, or in the pool */
 	const struct task_struct *task;
+	u64 muted;			/* in the window of this start */
 };
 
 #define BUCKET_BITS	8
@@ -186,6 +187,7 @@ static struct lwp_state *state_add(const struct task_struct *task)
 		return NULL;
 
 	state->task = task;
+	state->muted = 0;
 	raw_spin_lock(&buckets[b].lock);
 	hlist_add_head(&state->node, &buckets[b].states);
 	raw_spin_unlock(&buckets[b].lock);
@@ -309,6 +311,39 @@ void lwp_task_unpark(void)
 
 /* --- probes -------------------------------------------------------------- */
 
+/*
+ * A muted task is switched out: remember that, in a state if need be, and that
+ * it may have missed an interrupt.
+ */
+static void switch_muted(struct task_struct *prev)
+{
+	struct lwp_throttle *t = this_cpu_ptr(&lwp_cpus.throttle);
+	struct lwp_state *state;
+
+	if (prev->flags & PF_KTHREAD)
+		return;
+	state = state_find(prev);
+	if (state && state_valid(state))
+		lwp_dev_notify(prev, true);
+	if (!state)
+		state = state_add(prev);
+	if (state)
+		state->muted = t->start;
+	else
+		t->all = true;
+}
+
+static bool is_muted(const struct task_struct *next)
+{
+	struct lwp_throttle *t = this_cpu_ptr(&lwp_cpus.throttle);
+	struct lwp_state *state;
+
+	if (!t->over || next->flags & PF_KTHREAD)
+		return false;
+	state = state_find(next);
+	return t->all || (state && state->muted == t->start);
+}
+
 static void probe_switch(void *unused, bool preempt, struct task_struct *prev,
 			 struct task_struct *next, unsigned int prev_state)
 {
@@ -334,6 +369,8 @@ static void probe_switch(void *unused, bool preempt, struct task_struct *prev,
 			lwp_heal();
 		live = state_save(prev);
 	}
+	if (unlikely(this_cpu_read(lwp_cpus.throttle.muted)))
+		switch_muted(prev);
 
 	if (unlikely(lwp_kvm_loader(next))) {
 		if (live)
@@ -343,6 +380,8 @@ static void probe_switch(void *unused, bool preempt, struct task_struct *prev,
 	} else if (!state_restore(next) && live) {
 		lwp_stop();
 	}
+	if (unlikely(this_cpu_read(lwp_cpus.throttle.over)))
+		lwp_irq_mute(is_muted(next));
 }
 
 /* The current task ends, or it has become another program. */

@@ -3,6 +3,8 @@
  * Threshold interrupts through /dev/lwp: by read, poll, eventfd and SIGIO; of
  * oneself, of another process and of all its threads; and who may have them.
  *
+ * usage: lwp-notify [throttled]
+ *
  * To be run as root.
  */
 #define _GNU_SOURCE
@@ -745,16 +747,42 @@ static void test_features(void)
           "the next profile counts it again");
 }
 
+/* --- the throttle ---------------------------------------------------------*/
+
+/* Interrupts that are held back are not lost, or the producers would wait. */
+static void test_throttled(void)
+{
+    static const char max_share[] = "/sys/module/lwp/parameters/max_share";
+    struct lwp_ioc_status before, after;
+    int fd = open_lwp();
+
+    if (ioctl(fd, LWP_IOC_STATUS, &before) || write_string(max_share, "1")) {
+        die(max_share);
+    }
+    test_process(0, 0);
+    test_process(LWP_ATTACH_PROCESS, THREADS);
+    if (ioctl(fd, LWP_IOC_STATUS, &after) || write_string(max_share, "25")) {
+        die(max_share);
+    }
+    check(after.throttles > before.throttles, "throttled %" PRIu64 " times",
+          (uint64_t)(after.throttles - before.throttles));
+    close(fd);
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1 && !strcmp(argv[1], "raised")) {
         return raised();
     }
-    if (argc > 1) {
+    if (argc > 1 && !strcmp(argv[1], "wait")) {
         return pause();
     }
     for (unsigned i = 0; i < 1 + THREADS; i++) {
         profile_map(&rings[i], BIG_RING);
+    }
+    if (argc > 1 && !strcmp(argv[1], "throttled")) {
+        test_throttled();
+        return failed;
     }
     test_self();
     test_process(0, 0);

@@ -27,8 +27,8 @@ boot() {
 
 for kernel in 6.1 6.12; do
     boot driver "$@" --kernel $kernel --test lwp-stress lwp-stress32 \
-        lwp-leak lwp-notify lwp-limits=/lib/lwp.ko lwp-load=20=/lib/lwp.ko \
-        lwp-outlive
+        lwp-leak lwp-notify lwp-notify=throttled lwp-limits=/lib/lwp.ko \
+        lwp-load=20=/lib/lwp.ko lwp-outlive
 
     # KVM comes after the driver, stays without it, and is there before it.  It
     # does not let guests use MPX; without that, their XCR0 can be the host's.
