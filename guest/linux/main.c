@@ -62,8 +62,9 @@
  * A task's saved state is found by its task_struct's address.  Only the task
  * itself, when it is switched out or enters a guest, creates it, and only the
  * task itself, in sched_process_exit, removes it, after which it cannot enable
- * LWP any more.  So a state never outlives the task, and its address cannot mean
- * another one.
+ * LWP any more.  So a state does not outlive the task, unless that dies in a way
+ * that passes no sched_process_exit, after an oops in its exit: a new task at
+ * its address has another start_time, and does not inherit what is saved.
  * States come from a pool that a work item fills, and the lock of their bucket
  * covers each list operation; the contents belong to the task alone, which runs
  * on one CPU at a time.  A listener holds its file and eventfd, and

@@ -20,6 +20,7 @@
 #include <linux/spinlock.h>
 #include <linux/string.h>
 #include <linux/tracepoint.h>
+#include <linux/version.h>
 #include <linux/workqueue.h>
 #include <asm/asm.h>
 #include <asm/fpu/xcr.h>
@@ -44,6 +45,7 @@ struct lwp_state {
 	struct lwp_xsave xsave;
 	struct hlist_node node;		/* in a bucket, or in the pool */
 	const struct task_struct *task;
+	u64 start;			/* the task's start_time */
 	u64 muted;			/* in the window of this start */
 };
 
@@ -173,6 +175,13 @@ static struct lwp_state *state_find(const struct task_struct *task)
 			break;
 	}
 	raw_spin_unlock(&buckets[b].lock);
+
+	/* One that died in an oops may have left it to another at its address. */
+	if (state && state->start != task->start_time) {
+		state->start = task->start_time;
+		state->muted = 0;
+		state->xsave.xstate_bv = 0;
+	}
 	return state;
 }
 
@@ -187,6 +196,7 @@ static struct lwp_state *state_add(const struct task_struct *task)
 		return NULL;
 
 	state->task = task;
+	state->start = task->start_time;
 	state->muted = 0;
 	raw_spin_lock(&buckets[b].lock);
 	hlist_add_head(&state->node, &buckets[b].states);
@@ -406,7 +416,11 @@ static void probe_exec(void *unused, struct task_struct *task, pid_t old_pid,
 	lwp_dev_exec(task, old_pid, bprm);
 }
 
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 16, 0)
+static void probe_exit(void *unused, struct task_struct *task, bool group_dead)
+#else
 static void probe_exit(void *unused, struct task_struct *task)
+#endif
 {
 	forget_current();
 	lwp_dev_task_exit(task);

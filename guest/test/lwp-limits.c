@@ -92,8 +92,8 @@ static double now(void)
 
 /*
  * Insert records, with the ring above its threshold, and an interrupt for each
- * if INT is in @flags.  LOAD asks for INT each time again, STOP lets others run,
- * without LWP, each time.
+ * if INT is in @flags.  LOAD asks for INT each time again, STOP lets others
+ * run, without LWP, each time.
  */
 static void insert(Profile *p, Flood flood, uint32_t flags, unsigned n)
 {
