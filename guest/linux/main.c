@@ -65,8 +65,8 @@
  * LWP any more.  So a state does not outlive the task, unless that dies in a way
  * that passes no sched_process_exit, after an oops in its exit: a new task at
  * its address has another start_time, and does not inherit what is saved.
- * States come from a pool that a work item fills, and the lock of their bucket
- * covers each list operation; the contents belong to the task alone, which runs
+ * States come from a pool that a work item fills, which also makes the charged
+ * ones that replace them; the lock of their bucket covers each list operation; the contents belong to the task alone, which runs
  * on one CPU at a time.  A listener holds its file and eventfd, and
  * is freed a grace period after the last interrupt could see it, and after
  * irq_work_sync().  A target, which holds its struct pid, is freed by whoever

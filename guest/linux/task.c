@@ -13,8 +13,11 @@
 #include <linux/hash.h>
 #include <linux/irq_work.h>
 #include <linux/list.h>
+#include <linux/memcontrol.h>
 #include <linux/module.h>
 #include <linux/sched.h>
+#include <linux/sched/mm.h>
+#include <linux/sched/task.h>
 #include <linux/slab.h>
 #include <linux/smp.h>
 #include <linux/spinlock.h>
@@ -47,6 +50,9 @@ struct lwp_state {
 	const struct task_struct *task;
 	u64 start;			/* the task's start_time */
 	u64 muted;			/* in the window of this start */
+	struct list_head fresh;		/* in the pool's, or empty */
+	struct lwp_state *successor;	/* that is charged, or an error */
+	bool charged;			/* to the task's memory cgroup */
 };
 
 #define BUCKET_BITS	8
@@ -77,8 +83,11 @@ static struct {
 	raw_spinlock_t lock;
 	struct hlist_head states;
 	unsigned int size;
+	struct list_head fresh;		/* in use, but not charged */
+	struct hlist_head garbage;	/* charged, but not in use */
 } lwp_pool = {
 	.lock = __RAW_SPIN_LOCK_UNLOCKED(lwp_pool.lock),
+	.fresh = LIST_HEAD_INIT(lwp_pool.fresh),
 };
 
 static struct kmem_cache *lwp_cache;
@@ -106,9 +115,65 @@ static void pool_put(struct lwp_state *state)
 	unsigned long flags;
 
 	raw_spin_lock_irqsave(&lwp_pool.lock, flags);
-	hlist_add_head(&state->node, &lwp_pool.states);
-	lwp_pool.size++;
+	list_del_init(&state->fresh);
+	if (state->charged) {
+		hlist_add_head(&state->node, &lwp_pool.garbage);
+	} else {
+		hlist_add_head(&state->node, &lwp_pool.states);
+		lwp_pool.size++;
+	}
 	raw_spin_unlock_irqrestore(&lwp_pool.lock, flags);
+}
+
+/* @state, not charged, is given to its task. */
+static void pool_given(struct lwp_state *state)
+{
+	unsigned long flags;
+
+	raw_spin_lock_irqsave(&lwp_pool.lock, flags);
+	list_add_tail(&state->fresh, &lwp_pool.fresh);
+	raw_spin_unlock_irqrestore(&lwp_pool.lock, flags);
+}
+
+/* A task whose state is not charged yet, with a reference; or NULL. */
+static struct task_struct *pool_debtor(void)
+{
+	struct task_struct *task = NULL;
+	struct lwp_state *state;
+	unsigned long flags;
+
+	raw_spin_lock_irqsave(&lwp_pool.lock, flags);
+	state = list_first_entry_or_null(&lwp_pool.fresh, struct lwp_state,
+					 fresh);
+	if (state) {
+		/* It has not been in sched_process_exit. */
+		list_del_init(&state->fresh);
+		task = get_task_struct((struct task_struct *)state->task);
+	}
+	raw_spin_unlock_irqrestore(&lwp_pool.lock, flags);
+	return task;
+}
+
+static void pool_sweep(void)
+{
+	struct lwp_state *state;
+	struct hlist_node *next;
+	struct hlist_head old;
+
+	raw_spin_lock_irq(&lwp_pool.lock);
+	hlist_move_list(&lwp_pool.garbage, &old);
+	raw_spin_unlock_irq(&lwp_pool.lock);
+	hlist_for_each_entry_safe(state, next, &old, node)
+		kmem_cache_free(lwp_cache, state);
+}
+
+static struct lwp_state *state_alloc(gfp_t gfp)
+{
+	struct lwp_state *state = kmem_cache_zalloc(lwp_cache, gfp);
+
+	if (state)
+		INIT_LIST_HEAD(&state->fresh);
+	return state;
 }
 
 static bool pool_low(void)
@@ -121,16 +186,67 @@ static bool pool_high(void)
 	return READ_ONCE(lwp_pool.size) / 4 > reserve;
 }
 
+static unsigned int bucket(const struct task_struct *task)
+{
+	return hash_ptr(task, BUCKET_BITS);
+}
+
+/*
+ * The states in the pool belong to nobody.  What a task has taken from there is
+ * exchanged, at a task switch, for one that its memory cgroup is charged for.
+ * If that has no room, the task loses its LWP.
+ */
+static void charge(struct task_struct *task)
+{
+	struct mm_struct *mm = get_task_mm(task);
+	unsigned int b = bucket(task);
+	struct lwp_state *state, *new;
+	struct mem_cgroup *memcg, *old;
+
+	if (!mm)
+		return;		/* it ends, and has no LWP any more */
+	memcg = get_mem_cgroup_from_mm(mm);
+	mmput(mm);
+	old = set_active_memcg(memcg);
+	new = state_alloc(GFP_KERNEL_ACCOUNT | __GFP_NORETRY | __GFP_NOWARN);
+	set_active_memcg(old);
+	mem_cgroup_put(memcg);
+	if (new)
+		new->charged = true;
+	else
+		new = ERR_PTR(-ENOMEM);
+
+	raw_spin_lock_irq(&buckets[b].lock);
+	hlist_for_each_entry(state, &buckets[b].states, node) {
+		if (state->task == task && !state->charged &&
+		    !state->successor) {
+			state->successor = new;
+			new = NULL;
+			break;
+		}
+	}
+	raw_spin_unlock_irq(&buckets[b].lock);
+	if (!IS_ERR_OR_NULL(new))
+		kmem_cache_free(lwp_cache, new);
+}
+
 static void pool_adjust(struct work_struct *unused)
 {
 	struct lwp_state *state;
+	struct task_struct *task;
 
 	while (READ_ONCE(lwp_pool.size) / 2 < reserve) {
-		state = kmem_cache_zalloc(lwp_cache, GFP_KERNEL);
+		state = state_alloc(GFP_KERNEL);
 		if (!state)
 			return;
 		pool_put(state);
 	}
+	while ((task = pool_debtor())) {
+		charge(task);
+		put_task_struct(task);
+		cond_resched();
+	}
+	pool_sweep();
 	while (pool_high()) {
 		state = pool_get();
 		if (!state)
@@ -147,14 +263,10 @@ static void pool_kick(struct irq_work *unused)
 	queue_work(system_highpri_wq, &pool_work);
 }
 
-static struct irq_work pool_irq_work = IRQ_WORK_INIT(pool_kick);
+/* Hard, as on PREEMPT_RT no other may be freed, with the module, after a sync. */
+static struct irq_work pool_irq_work = IRQ_WORK_INIT_HARD(pool_kick);
 
 /* --- states of tasks ----------------------------------------------------- */
-
-static unsigned int bucket(const struct task_struct *task)
-{
-	return hash_ptr(task, BUCKET_BITS);
-}
 
 /* IRQs are off, and @task is switched out or in or is current. */
 static struct lwp_state *state_find(const struct task_struct *task)
@@ -190,32 +302,46 @@ static struct lwp_state *state_add(const struct task_struct *task)
 	struct lwp_state *state = pool_get();
 	unsigned int b = bucket(task);
 
-	if (pool_low())
+	if (!state) {
 		irq_work_queue(&pool_irq_work);
-	if (!state)
 		return NULL;
-
+	}
 	state->task = task;
 	state->start = task->start_time;
 	state->muted = 0;
 	raw_spin_lock(&buckets[b].lock);
 	hlist_add_head(&state->node, &buckets[b].states);
 	raw_spin_unlock(&buckets[b].lock);
+	pool_given(state);
+	irq_work_queue(&pool_irq_work);
 	return state;
 }
 
-static void state_remove(struct lwp_state *state)
+/* Replace @state by its successor, if it has one: this is returned, or NULL. */
+static struct lwp_state *state_remove(struct lwp_state *state)
 {
 	unsigned int b = bucket(state->task);
+	struct lwp_state *new;
 
 	raw_spin_lock(&buckets[b].lock);
+	new = state->successor;
+	if (IS_ERR(new))
+		new = NULL;
+	if (new) {
+		new->task = state->task;
+		new->start = state->start;
+		new->muted = state->muted;
+		hlist_add_head(&new->node, &buckets[b].states);
+	}
 	hlist_del(&state->node);
 	raw_spin_unlock(&buckets[b].lock);
 
 	memset(&state->xsave, 0, sizeof(state->xsave));
-	pool_put(state);
-	if (pool_high())
+	state->successor = NULL;
+	if (state->charged || pool_high())
 		irq_work_queue(&pool_irq_work);
+	pool_put(state);
+	return new;
 }
 
 static bool state_valid(const struct lwp_state *state)
@@ -241,7 +367,7 @@ static bool state_valid(const struct lwp_state *state)
 static bool state_save(const struct task_struct *task)
 {
 	struct lwp_state *state;
-	bool enabled;
+	bool enabled, refused = false;
 
 	/* Only user mode can enable LWP. */
 	if (task->flags & PF_KTHREAD)
@@ -249,13 +375,17 @@ static bool state_save(const struct task_struct *task)
 
 	enabled = lwp_enabled();
 	state = state_find(task);
+	if (state && unlikely(READ_ONCE(state->successor))) {
+		refused = IS_ERR(state->successor);
+		state = state_remove(state);
+	}
 	if (!enabled) {
 		if (state)
 			state->xsave.xstate_bv = 0;
 		return false;
 	}
 
-	if (!state)
+	if (!state && !refused)
 		state = state_add(task);
 	if (!state)
 		lwp_count(exhausted);
@@ -403,9 +533,9 @@ static void forget_current(void)
 	local_irq_save(flags);
 	if (lwp_enabled())
 		lwp_stop();
-	state = state_find(current);
-	if (state)
-		state_remove(state);
+	/* And its successor. */
+	for (state = state_find(current); state; state = state_remove(state))
+		;
 	local_irq_restore(flags);
 }
 
@@ -514,9 +644,14 @@ void lwp_task_exit(void)
 
 	/* Nobody else is left: of tasks that go on, and unused ones. */
 	for (i = 0; i < ARRAY_SIZE(buckets); i++) {
-		hlist_for_each_entry_safe(state, next, &buckets[i].states, node)
+		hlist_for_each_entry_safe(state, next, &buckets[i].states,
+					  node) {
+			if (!IS_ERR_OR_NULL(state->successor))
+				kmem_cache_free(lwp_cache, state->successor);
 			kmem_cache_free(lwp_cache, state);
+		}
 	}
+	pool_sweep();
 	while ((state = pool_get()))
 		kmem_cache_free(lwp_cache, state);
 	kmem_cache_destroy(lwp_cache);
