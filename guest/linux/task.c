@@ -460,7 +460,8 @@ static void switch_muted(struct task_struct *prev)
 	struct lwp_throttle *t = this_cpu_ptr(&lwp_cpus.throttle);
 	struct lwp_state *state;
 
-	if (prev->flags & PF_KTHREAD)
+	/* After sched_process_exit, nobody would remove its state. */
+	if (prev->flags & (PF_KTHREAD | PF_EXITING))
 		return;
 	state = state_find(prev);
 	if (state && state_valid(state))
