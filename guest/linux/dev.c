@@ -3,12 +3,19 @@
  * /dev/lwp passes threshold interrupts on to those who asked for them, and has
  * the driver's attributes in sysfs.
  *
- * Permissions: everyone may open it and attach to threads of the own process.
+ * Permissions: the parameter "mode" says who may open it, by default everyone;
+ * its group is for user space to set.  Who has it open may attach to threads of
+ * the own process.
  * To attach to another process needs the credentials to ptrace it, that is all
  * user and group IDs alike and a dumpable process, or CAP_PERFMON or
- * CAP_SYS_PTRACE over it.  What a listener learns is when a ring fills, not what
- * is in it.  It is detached when the process executes a program that raises
- * privileges or that its user may not read.
+ * CAP_SYS_PTRACE over it.  Security modules are not asked, as their hook is not
+ * for modules: where Yama, AppArmor, SELinux or Landlock forbid ptrace, this is
+ * still allowed.  What a listener learns is when a ring fills, not what is in it.
+ * It is detached when the process executes a program that raises privileges or
+ * that its user may not read.
+ *
+ * Of the listeners that a thread or a process can have, one other process may
+ * have a few only, and all others together not those that are left for itself.
  *
  * A thread that is attached twice, by itself and with its process, counts twice.
  */
@@ -46,6 +53,9 @@
 /* Of one thread or process, for the handler's sake; and of one open file. */
 #define MAX_LISTENERS	16
 #define MAX_ATTACHED	65536
+/* Of those of a thread or process: that others, or another process, may have. */
+#define MAX_FOREIGN	12
+#define MAX_OF_ONE	4
 
 struct lwp_file {
 	struct kref ref;		/* of the open file and of each listener */
@@ -71,6 +81,7 @@ struct lwp_listener {
 	struct list_head list;		/* in its file, or to be freed */
 	struct lwp_file *file;
 	struct lwp_target *target;
+	struct pid *owner;		/* the process that attached it */
 	pid_t nr;			/* how the file's user calls it */
 	struct eventfd_ctx *eventfd;
 	atomic_t pending;
@@ -234,6 +245,7 @@ static void listener_free(struct lwp_listener *l)
 	if (l->eventfd)
 		eventfd_ctx_put(l->eventfd);
 	kref_put(&l->file->ref, file_free);
+	put_pid(l->owner);
 	kfree(l);
 }
 
@@ -415,9 +427,10 @@ static struct lwp_target *target_get(struct task_struct *task, bool process)
 static int listener_add(struct lwp_listener *l, struct task_struct *task,
 			bool process)
 {
+	bool foreign = l->owner != task_tgid(task);
+	unsigned int all = 0, foreigners = 0, own = 0;
 	struct lwp_listener *other;
 	struct lwp_target *t;
-	unsigned int n = 0;
 	int err = 0;
 
 	if (l->file->nr >= MAX_ATTACHED)
@@ -428,9 +441,13 @@ static int listener_add(struct lwp_listener *l, struct task_struct *task,
 	list_for_each_entry(other, &t->listeners, node) {
 		if (other->file == l->file)
 			err = -EEXIST;
-		n++;
+		all++;
+		foreigners += other->owner != task_tgid(task);
+		own += other->owner == l->owner;
 	}
-	if (!err && n >= MAX_LISTENERS)
+	if (!err && (all >= MAX_LISTENERS ||
+		     (foreign && (foreigners >= MAX_FOREIGN ||
+				  own >= MAX_OF_ONE))))
 		err = -EUSERS;
 	if (err)
 		return err;
@@ -508,6 +525,7 @@ static long lwp_attach(struct lwp_file *file, const void __user *user)
 		goto out;
 	kref_get(&file->ref);
 	l->file = file;
+	l->owner = get_pid(task_tgid(current));
 	l->nr = arg.pid ? arg.pid : task_pid_vnr(current);
 	if (arg.eventfd >= 0) {
 		struct eventfd_ctx *ctx = eventfd_ctx_fdget(arg.eventfd);
@@ -705,11 +723,24 @@ static struct attribute *lwp_attrs[] = {
 };
 ATTRIBUTE_GROUPS(lwp);
 
+static int mode_set(const char *val, const struct kernel_param *kp)
+{
+	return param_set_uint_minmax(val, kp, 0, 0777);
+}
+
+static const struct kernel_param_ops mode_ops = {
+	.set = mode_set,
+	.get = param_get_uint,
+};
+
+static unsigned int mode = 0666;
+module_param_cb(mode, &mode_ops, &mode, 0444);
+MODULE_PARM_DESC(mode, "permissions of /dev/lwp (0666)");
+
 static struct miscdevice lwp_misc = {
 	.minor = MISC_DYNAMIC_MINOR,
 	.name = "lwp",
 	.fops = &lwp_fops,
-	.mode = 0666,
 	.groups = lwp_groups,
 };
 
@@ -719,6 +750,7 @@ int lwp_dev_init(void)
 
 	for_each_possible_cpu(cpu)
 		init_irq_work(&per_cpu(lwp_wakeups, cpu).work, wake_listeners);
+	lwp_misc.mode = mode;
 	return misc_register(&lwp_misc);
 }
 

@@ -66,13 +66,13 @@
  * that passes no sched_process_exit, after an oops in its exit: a new task at
  * its address has another start_time, and does not inherit what is saved.
  * States come from a pool that a work item fills, which also makes the charged
- * ones that replace them; the lock of their bucket covers each list operation; the contents belong to the task alone, which runs
- * on one CPU at a time.  A listener holds its file and eventfd, and
- * is freed a grace period after the last interrupt could see it, and after
- * irq_work_sync().  A target, which holds its struct pid, is freed by whoever
- * marks it as dead first: who detaches its last listener, or the work item.
- * Unloading unregisters the probes and waits for them, then for irq_work, then
- * for the work items, and only then frees.
+ * ones that replace them.  The lock of their bucket covers each list operation;
+ * the contents belong to the task alone, which runs on one CPU at a time.  A
+ * listener holds its file and eventfd, and is freed a grace period after the
+ * last interrupt could see it, and after irq_work_sync().  A target, which holds
+ * its struct pid, is freed by whoever marks it as dead first: who detaches its
+ * last listener, or the work item.  Unloading unregisters the probes and waits
+ * for them, then for irq_work, then for the work items, and only then frees.
  *
  * The tests in guest/test, but for lwp-kvm and lwp-outlive, have run clean with
  * PROVE_LOCKING, PROVE_RCU, KASAN, DEBUG_ATOMIC_SLEEP and PREEMPT.

@@ -569,6 +569,72 @@ static void test_end(void)
     close(fd);
 }
 
+/* --- the number of listeners ----------------------------------------------*/
+
+/* A stopped child with as many files attached to @pid as it can have. */
+static pid_t attach_many(pid_t pid)
+{
+    int status;
+    pid_t child = fork();
+
+    if (child < 0) {
+        die("fork");
+    }
+    if (!child) {
+        int n = 0;
+
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        while (attach(open_lwp(), pid, LWP_ATTACH_PROCESS, -1) == 0) {
+            n++;
+        }
+        if (errno != EUSERS) {
+            n = 99;
+        }
+        kill(getpid(), SIGSTOP);    /* and keep them */
+        _exit(n);
+    }
+    waitpid(child, &status, WUNTRACED);
+    return child;
+}
+
+static void test_number(void)
+{
+    enum { GREEDY = 4 };
+    pid_t pid = start_victim(0, true), greedy[GREEDY];
+    int got[GREEDY], status, fds[16], own = 0;
+
+    for (unsigned i = 0; i < GREEDY; i++) {
+        greedy[i] = attach_many(pid);
+    }
+    for (unsigned i = 0; i < GREEDY; i++) {
+        kill(greedy[i], SIGCONT);
+        waitpid(greedy[i], &status, 0);
+        got[i] = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    }
+    check(got[0] == 4 && got[1] == 4 && got[2] == 4 && got[3] == 0,
+          "of one process, four processes can have %d, %d, %d and %d "
+          "listeners", got[0], got[1], got[2], got[3]);
+    end_victim(pid);
+
+    for (unsigned i = 0; i < 3; i++) {
+        greedy[i] = attach_many(getpid());
+    }
+    while (own < 16) {
+        fds[own] = open_lwp();
+        if (attach(fds[own++], 0, LWP_ATTACH_PROCESS, -1)) {
+            break;
+        }
+    }
+    check(own == 5 && errno == EUSERS, "others have left %d for itself",
+          own - 1);
+    while (own--) {
+        close(fds[own]);
+    }
+    for (unsigned i = 0; i < 3; i++) {
+        end_victim(greedy[i]);
+    }
+}
+
 /* --- a program that raises privileges -------------------------------------*/
 
 /* Inserts as many records as the threshold has; in the copy with its s bit. */
@@ -749,20 +815,30 @@ static void test_features(void)
 
 /* --- the throttle ---------------------------------------------------------*/
 
+/* Percent of a CPU that interrupts may take. */
+static void share(const char *percent)
+{
+    static const char max_share[] = "/sys/module/lwp/parameters/max_share";
+
+    if (write_string(max_share, percent)) {
+        die(max_share);
+    }
+}
+
 /* Interrupts that are held back are not lost, or the producers would wait. */
 static void test_throttled(void)
 {
-    static const char max_share[] = "/sys/module/lwp/parameters/max_share";
     struct lwp_ioc_status before, after;
     int fd = open_lwp();
 
-    if (ioctl(fd, LWP_IOC_STATUS, &before) || write_string(max_share, "1")) {
-        die(max_share);
+    share("1");
+    if (ioctl(fd, LWP_IOC_STATUS, &before)) {
+        die("LWP_IOC_STATUS");
     }
     test_process(0, 0);
     test_process(LWP_ATTACH_PROCESS, THREADS);
-    if (ioctl(fd, LWP_IOC_STATUS, &after) || write_string(max_share, "25")) {
-        die(max_share);
+    if (ioctl(fd, LWP_IOC_STATUS, &after)) {
+        die("LWP_IOC_STATUS");
     }
     check(after.throttles > before.throttles, "throttled %" PRIu64 " times",
           (uint64_t)(after.throttles - before.throttles));
@@ -782,16 +858,20 @@ int main(int argc, char **argv)
     }
     if (argc > 1 && !strcmp(argv[1], "throttled")) {
         test_throttled();
+        share("25");
         return failed;
     }
+    share("100");       /* to count each */
     test_self();
     test_process(0, 0);
     test_process(LWP_ATTACH_PROCESS, THREADS);
     test_thread();
     test_end();
     test_permissions();
+    test_number();
     test_exec();
     test_status();
     test_features();
+    share("25");
     return failed;
 }
