@@ -74,8 +74,8 @@
  * last listener, or the work item.  Unloading unregisters the probes and waits
  * for them, then for irq_work, then for the work items, and only then frees.
  *
- * The tests in guest/test, but for lwp-kvm and lwp-outlive, have run clean with
- * PROVE_LOCKING, PROVE_RCU, KASAN, DEBUG_ATOMIC_SLEEP and PREEMPT.
+ * "tests/guest/driver.sh 6.12-debug" runs the tests in guest/test with KASAN,
+ * PROVE_LOCKING, PROVE_RCU, DEBUG_ATOMIC_SLEEP, DEBUG_OBJECTS and PREEMPT.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 

@@ -1,12 +1,20 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-or-later
 #
-# usage: tests/guest/driver.sh [--release 10.0]
+# usage: tests/guest/driver.sh [--release 10.0] [KERNEL...]
 #
 # The Linux driver in the guest: the programs of guest/test on the oldest and
-# the newest kernel that Debian 12 has, which has to have nothing to warn of.
-# Prints a line of PASS or FAIL for each of their checks.
+# the newest kernel that Debian 12 has, or on those of scripts/boot that are
+# named.  6.12-debug has KASAN and lockdep.  They have to have nothing to warn
+# of.  Prints a line of PASS or FAIL for each of their checks.
 set -u
+
+release=
+if [ "${1:-}" = --release ]; then
+    release=$2
+    shift 2
+fi
+[ $# -gt 0 ] || set -- 6.1 6.12
 
 top=$(cd "$(dirname "$0")/../.." && pwd)
 failed=0
@@ -16,7 +24,7 @@ boot() {
     log=$top/build/logs/guest-$1-$kernel.log
     name=guest-$1-$kernel
     shift
-    "$top/scripts/boot" "$@" > "$log" 2>&1
+    "$top/scripts/boot" ${release:+--release "$release"} "$@" > "$log" 2>&1
     status=$?
     tr -d '\r' < "$log" | grep -E '^(PASS|FAIL) ' | sed "s/ / $kernel-/"
     if [ $status != 0 ]; then
@@ -25,14 +33,14 @@ boot() {
     fi
 }
 
-for kernel in 6.1 6.12; do
-    boot driver "$@" --kernel $kernel --test lwp-stress lwp-stress32 \
+for kernel; do
+    boot driver --kernel "$kernel" --test lwp-stress lwp-stress32 \
         lwp-leak lwp-notify lwp-notify=throttled lwp-limits=/lib/lwp.ko \
         lwp-load=20=/lib/lwp.ko lwp-outlive
 
     # KVM comes after the driver, stays without it, and is there before it.  It
     # does not let guests use MPX; without that, their XCR0 can be the host's.
-    boot kvm "$@" --kernel $kernel --cpu max,+lwp,-mpx --test \
+    boot kvm --kernel "$kernel" --cpu max,+lwp,-mpx --test \
         insmod=/lib/irqbypass.ko insmod=/lib/kvm.ko insmod=/lib/kvm-amd.ko \
         lwp-kvm=driver-first=/lib/kvm-amd.ko \
         rmmod=lwp lwp-kvm=driver-gone \
