@@ -409,15 +409,19 @@ static struct lwp_target *target_get(struct task_struct *task, bool process)
 	}
 
 	t = kzalloc(sizeof(*t), GFP_KERNEL_ACCOUNT);
-	err = t ? xa_err(xa_store(&targets, key, t, GFP_KERNEL)) : -ENOMEM;
+	if (!t) {
+		put_pid(pid);
+		return ERR_PTR(-ENOMEM);
+	}
+	INIT_LIST_HEAD(&t->listeners);
+	t->key = key;
+	t->pid = pid;
+	err = xa_err(xa_store(&targets, key, t, GFP_KERNEL));
 	if (err) {
 		put_pid(pid);
 		kfree(t);
 		return ERR_PTR(err);
 	}
-	INIT_LIST_HEAD(&t->listeners);
-	t->key = key;
-	t->pid = pid;
 	if (old)
 		target_kill(old);
 	return t;
