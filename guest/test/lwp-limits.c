@@ -310,10 +310,11 @@ static long long slab_until(long long bytes, int sign)
 
 static void test_memory(void)
 {
-    static pthread_t t[THREADS];
+    static pthread_t threads[THREADS];
     static Profile p[THREADS];
     char path[64];
     long long before, used, freed;
+    uint64_t lost;
 
     if (reload("reserve=1024")) {
         die("finit_module");
@@ -328,11 +329,11 @@ static void test_memory(void)
         die(path);
     }
     group_write("lwp/cgroup.procs", "0");
-
     pthread_barrier_init(&barrier, NULL, THREADS + 1);
+    lost = status().exhausted;
     for (unsigned i = 0; i < THREADS; i++) {
         profile_map(&p[i], 64);
-        if (pthread_create(&t[i], NULL, use_lwp, &p[i])) {
+        if (pthread_create(&threads[i], NULL, use_lwp, &p[i])) {
             die("pthread_create");
         }
     }
@@ -342,14 +343,16 @@ static void test_memory(void)
     pthread_barrier_wait(&barrier);
     used = slab_until(before + THREADS * STATE, 1) - before;
     pthread_barrier_wait(&barrier);
+    for (unsigned i = 0; i < THREADS; i++) {
+        pthread_join(threads[i], NULL);
+    }
     check(used >= THREADS * STATE, "the states of %d threads: their memory "
           "cgroup is charged for %lld bytes", THREADS, used);
-    for (unsigned i = 0; i < THREADS; i++) {
-        pthread_join(t[i], NULL);
-    }
     freed = before + used - slab_until(before + used - THREADS * STATE, -1);
     check(freed >= THREADS * STATE, "when they have ended: for %lld less",
           freed);
+    check(status().exhausted == lost, "none has lost its LWP");
+
     group_write("cgroup.procs", "0");
 }
 
