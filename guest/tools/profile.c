@@ -9,40 +9,9 @@
 #include <sys/mman.h>
 #include "profile.h"
 
-static const struct {
-    const char *name, *title;
-} events[] = {
-    [LWP_VAL] = { "val", "programmed value samples" },
-    [LWP_IRE] = { "ire", "instructions retired" },
-    [LWP_BRE] = { "bre", "branches retired" },
-    [LWP_DME] = { "dme", "data cache misses" },
-    [LWP_CNH] = { "cnh", "CPU clocks not halted" },
-    [LWP_RNH] = { "rnh", "CPU reference clocks not halted" },
-    [LWP_INS] = { "ins", "programmed events" },
-};
-
-const char *event_name(int event)
-{
-    static char other[16];
-
-    if (event < (int)(sizeof(events) / sizeof(*events)) &&
-        events[event].name) {
-        return events[event].name;
-    }
-    snprintf(other, sizeof(other), "event%d", event);
-    return other;
-}
-
-const char *event_title(int event)
-{
-    return events[event].title ? events[event].title : "an unknown event";
-}
-
 bool event_wanted(const ProfileOptions *options, int event)
 {
-    return !options->events ||
-           (event < 31 ? options->events & LWP_FLAG(event)
-                       : event == LWP_INS && options->events & LWP_FLAG_INT);
+    return !options->events || options->events & event_bit(event);
 }
 
 double event_period(const Profile *p, int event)
@@ -72,20 +41,14 @@ static bool parse_events(ProfileOptions *options, const char *list)
 {
     while (*list) {
         size_t length = strcspn(list, ",");
-        int event = 0;
+        int event = event_find(list, length);
 
-        for (int i = 1; i < 256 && !event; i++) {
-            if (events[i].name && strlen(events[i].name) == length &&
-                !strncmp(events[i].name, list, length)) {
-                event = i;
-            }
-        }
         if (!event) {
             fprintf(stderr, "lwp: there is no event \"%.*s\"\n", (int)length,
                     list);
             return false;
         }
-        options->events |= event == LWP_INS ? LWP_FLAG_INT : LWP_FLAG(event);
+        options->events |= event_bit(event);
         list += length + (list[length] == ',');
     }
     return true;

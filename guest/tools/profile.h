@@ -7,8 +7,10 @@
 
 #include <getopt.h>
 #include "data.h"
+#include "events.h"
 #include "symbols.h"
 #include "table.h"
+#include "text.h"
 
 #define LWP_BRANCH_FUS      (1u << 12)  /* ip is of the comparison before */
 
@@ -101,8 +103,6 @@ int profile_getopt(int argc, char **argv, const char *shorts,
                    const struct option *longs, ProfileOptions *options,
                    const char *help);
 
-const char *event_name(int event);
-const char *event_title(int event);
 bool event_wanted(const ProfileOptions *options, int event);
 /* Events for one record: the interval's, or the mean if it is random. */
 double event_period(const Profile *p, int event);

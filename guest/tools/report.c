@@ -79,8 +79,7 @@ static const View views[] = {
 
 static bool view_is_for(const View *view, int event)
 {
-    return view->events & (event == LWP_INS ? LWP_FLAG_INT :
-                           LWP_FLAG(event < 31 ? event : 0));
+    return view->events & (event_bit(event) ? event_bit(event) : 1);
 }
 
 static double quotient(uint64_t a, uint64_t b)

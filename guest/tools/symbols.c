@@ -20,6 +20,7 @@
 #include <zlib.h>
 #include "symbols.h"
 #include "table.h"
+#include "text.h"
 
 typedef struct Symbol {
     Function function;

@@ -7,7 +7,6 @@
 
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
 
 typedef struct TableSlot {
     uint32_t hash;
@@ -40,15 +39,5 @@ static inline void *table_at(const Table *t, size_t i)
 /* These end the program when there is no memory. */
 void *grow(void *array, size_t count, size_t size);
 const char *keep_text(const char *text);
-
-/* Text that comes from outside, made harmless for where it goes. */
-typedef enum TextStyle {
-    TEXT_PLAIN,
-    TEXT_JSON,
-    TEXT_XML,
-    TEXT_FOLDED,
-} TextStyle;
-
-void put_text(FILE *f, const char *text, TextStyle style);
 
 #endif

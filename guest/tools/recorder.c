@@ -1,0 +1,670 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Run a program with the preload library in it, and empty the rings of all its
+ * threads (1.1: a process that shares the memory may do so).
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/inotify.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+#include "../linux/lwp_ioctl.h"
+#include "recorder.h"
+
+#define LIBRARY "lwp-preload.so"
+
+enum {
+    POLL_MS = 5,            /* how often rings are looked at, at least */
+    POLL_DRIVER_MS = 100,   /* the same if interrupts tell */
+    ALIVE_MS = 1000,        /* how often it is asked who still lives */
+};
+
+/* The directory that the threads meet in. */
+
+static bool make_directory(Recorder *r)
+{
+    const char *places[] = { "/dev/shm", getenv("TMPDIR"), "/tmp" };
+    int fd;
+
+    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+        if (places[i] && *places[i] == '/' &&
+            strlen(places[i]) < sizeof(r->dir) - 16) {
+            sprintf(r->dir, "%s/lwp-XXXXXX", places[i]);
+            if (mkdtemp(r->dir)) {
+                break;
+            }
+        }
+        r->dir[0] = 0;
+    }
+    r->dir_fd = r->dir[0] ? open(r->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC) :
+                -1;
+    if (r->dir_fd < 0) {
+        say(r, "cannot make a directory in /dev/shm or /tmp: %s",
+            strerror(errno));
+        return false;
+    }
+    r->inotify = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+    if (r->inotify < 0 ||
+        inotify_add_watch(r->inotify, r->dir, IN_MOVED_TO | IN_CREATE) < 0) {
+        say(r, "cannot watch %s: %s", r->dir, strerror(errno));
+        return false;
+    }
+    r->config.magic = SESSION_MAGIC;
+    r->config.maps = !r->stat;
+    fd = openat(r->dir_fd, SESSION_CONFIG, O_WRONLY | O_CREAT | O_CLOEXEC,
+                0600);
+    if (fd < 0 ||
+        write(fd, &r->config, sizeof(r->config)) != sizeof(r->config) ||
+        close(fd) != 0) {
+        say(r, "cannot write %s/%s: %s", r->dir, SESSION_CONFIG,
+            strerror(errno));
+        return false;
+    }
+    return true;
+}
+
+/* Threads of programs that go on may still have left something. */
+static void remove_directory(Recorder *r)
+{
+    DIR *d = r->dir_fd >= 0 ? fdopendir(r->dir_fd) : NULL;
+
+    if (d) {
+        for (struct dirent *e; (e = readdir(d)); ) {
+            unlinkat(dirfd(d), e->d_name, 0);
+        }
+        closedir(d);
+    }
+    if (r->dir[0]) {
+        rmdir(r->dir);
+    }
+}
+
+/*
+ * Where the preload library is: next to this program, as it is built, or in
+ * ../lib/lwp, as it is installed.  The dynamic linker fills in $LIB, which is
+ * not the same for 32-bit programs.
+ */
+static bool preload_path(Recorder *r, char *path, size_t size)
+{
+    static const char *const libs[] = {
+        "lib/x86_64-linux-gnu", "lib64", "lib",
+    };
+    static const char *const places[] = { "", "/../lib/lwp" };
+    char exe[PATH_MAX], file[PATH_MAX + 64];
+    ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
+
+    if (n < 0) {
+        say(r, "cannot read /proc/self/exe: %s", strerror(errno));
+        return false;
+    }
+    exe[n] = 0;
+    *strrchr(exe, '/') = 0;
+    for (int place = 0; place < 2; place++) {
+        for (int lib = 0; lib < 3; lib++) {
+            snprintf(file, sizeof(file), "%s%s/%s/" LIBRARY, exe,
+                     places[place], libs[lib]);
+            if (access(file, R_OK) == 0) {
+                if (strpbrk(exe, " :")) {
+                    say(r, "a preloaded library's path may not have spaces "
+                        "or colons: %s", exe);
+                    return false;
+                }
+                snprintf(path, size, "%s%s/$LIB/" LIBRARY, exe,
+                         places[place]);
+                return true;
+            }
+        }
+    }
+    say(r, "cannot find lib/x86_64-linux-gnu/" LIBRARY " in %s or %s/%s",
+        exe, exe, places[1] + 1);
+    return false;
+}
+
+/* What threads do. */
+
+static void write_batch(Recorder *r)
+{
+    DataThread thread = { r->drained->pid, r->drained->tid };
+
+    if (r->in_batch && r->writer) {
+        data_write(r->writer, DATA_RECORDS, &thread, sizeof(thread), r->batch,
+                   r->in_batch * sizeof(LwpRecord));
+    }
+    r->in_batch = 0;
+}
+
+static void take_record(const LwpRecord *record, void *opaque)
+{
+    Recorder *r = opaque;
+
+    if (r->in_batch == BATCH) {
+        write_batch(r);
+    }
+    r->batch[r->in_batch++] = *record;
+    r->records++;
+    if (record->event == LWP_BRE && record->flags & LWP_BRANCH_PRV) {
+        r->branches++;
+        r->mispredicted += !(record->flags & LWP_BRANCH_PRD);
+    }
+}
+
+static void drain(Recorder *r, RecordedThread *t)
+{
+    DataLost lost = { .pid = t->pid, .tid = t->tid };
+    ssize_t n;
+
+    if (t->broken) {
+        return;
+    }
+    r->drained = t;
+    n = session_drain(t->session, t->ring, take_record, r);
+    if (n < 0 || t->session->size != t->ring) {
+        say(r, "thread %d of %s has overwritten its session", t->tid, t->comm);
+        t->broken = true;
+    } else if (n > (ssize_t)(t->ring / sizeof(LwpRecord) / 4)) {
+        r->busy = true;
+    }
+    write_batch(r);
+    lost.missed = lwp_missed(t->session) - t->missed;
+    if (lost.missed) {
+        t->missed += lost.missed;
+        r->missed += lost.missed;
+        if (r->writer) {
+            data_write(r->writer, DATA_LOST, &lost, sizeof(lost), NULL, 0);
+        }
+    }
+}
+
+static void end_thread(Recorder *r, RecordedThread *t)
+{
+    uint32_t state = __atomic_load_n(&t->session->state, __ATOMIC_ACQUIRE);
+    bool flushed = state == SESSION_ENDED || state == SESSION_FLUSHED;
+    DataThread thread = { t->pid, t->tid };
+    DataCounts counts = { .pid = t->pid, .tid = t->tid };
+    RecordedThread **p = &r->threads;
+
+    drain(r, t);
+    for (int i = 0; i < LWP_NR_EVENTS && !t->broken; i++) {
+        counts.records[i] = t->session->drained[i];
+        counts.events[i] = session_count(t->session, i + 1, flushed);
+        r->counts[i] += counts.events[i];
+    }
+    r->unfinished += !flushed;
+    if (r->writer) {
+        data_write(r->writer, DATA_COUNTS, &counts, sizeof(counts), NULL, 0);
+        data_write(r->writer, DATA_END, &thread, sizeof(thread), NULL, 0);
+    }
+    if (r->verbose) {
+        say(r, "thread %d of %s (%d) ends%s", t->tid, t->comm, t->pid,
+            flushed ? "" : ", was killed or still runs");
+    }
+    while (*p != t) {
+        p = &(*p)->next;
+    }
+    *p = t->next;
+    munmap(t->session, t->size);
+    free(t);
+}
+
+static void attach(Recorder *r, int pid)
+{
+    struct lwp_ioc_attach a = {
+        .pid = pid, .flags = LWP_ATTACH_PROCESS, .eventfd = -1,
+    };
+
+    /* It is there already for other threads, or another program before. */
+    if (r->driver >= 0 && ioctl(r->driver, LWP_IOC_ATTACH, &a) != 0 &&
+        errno != ESRCH && errno != EEXIST) {
+        if (r->attached) {
+            say(r, "no threshold interrupts for process %d: %s", pid,
+                strerror(errno));
+        }
+        r->attached = false;
+    }
+}
+
+/* It is not there if it came twice, in a queue and behind its overflow. */
+static int take_open(Recorder *r, const char *name, int flags)
+{
+    int fd = openat(r->dir_fd, name,
+                    flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+
+    if (fd >= 0) {
+        unlinkat(r->dir_fd, name, 0);
+    } else if (errno != ENOENT) {
+        say(r, "cannot read %s/%s: %s", r->dir, name, strerror(errno));
+    }
+    return fd;
+}
+
+/* The program can write here too: believe it only as far as it is safe. */
+static RecordedThread *map_thread(int fd)
+{
+    RecordedThread *t = calloc(1, sizeof(*t));
+    LwpSession *s = MAP_FAILED;
+    struct stat st;
+
+    if (t && fstat(fd, &st) == 0 && st.st_size > SESSION_RING) {
+        s = mmap(NULL, st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    }
+    if (s == MAP_FAILED) {
+        free(t);
+        return NULL;
+    }
+    *t = (RecordedThread) {
+        .session = s, .size = st.st_size, .pid = s->pid, .tid = s->tid,
+        .ring = __atomic_load_n(&s->size, __ATOMIC_RELAXED),
+    };
+    memcpy(t->comm, s->comm, sizeof(t->comm) - 1);
+    if (s->magic != SESSION_MAGIC || !t->ring ||
+        t->ring % sizeof(LwpRecord) || t->ring > t->size - SESSION_RING) {
+        munmap(s, t->size);
+        free(t);
+        return NULL;
+    }
+    return t;
+}
+
+static void start_thread(Recorder *r, const char *name)
+{
+    int fd = take_open(r, name, O_RDWR);
+    DataProcess process = { 0 };
+    LwpSession *s;
+    RecordedThread *t;
+
+    if (fd < 0) {
+        return;
+    }
+    t = map_thread(fd);
+    close(fd);
+    if (!t) {
+        say(r, "cannot use the session %s/%s", r->dir, name);
+        return;
+    }
+    s = t->session;
+
+    /* A program that replaces another ends all that one's threads. */
+    for (RecordedThread *old = r->threads, *next; old; old = next) {
+        next = old->next;
+        if (old->tid == t->tid || (s->first && old->pid == t->pid)) {
+            end_thread(r, old);
+        }
+    }
+    t->next = r->threads;
+    r->threads = t;
+    r->nr_threads++;
+    r->nr_processes += s->first != 0;
+    r->enabled |= s->cpuid[0] & r->config.options.events;
+    attach(r, t->pid);
+    if (r->verbose) {
+        say(r, "thread %d of %s (%d, %u bits) starts", t->tid, t->comm, t->pid,
+            s->bits);
+    }
+    if (r->writer && r->nr_threads == 1) {
+        memcpy(r->header.cpuid, s->cpuid, sizeof(r->header.cpuid));
+        r->header.flags = r->enabled;
+        data_set_header(r->writer, &r->header);
+    }
+    if (r->writer && s->first) {
+        process.pid = t->pid;
+        process.ppid = s->ppid;
+        process.bits = s->bits;
+        memcpy(process.comm, t->comm, sizeof(process.comm));
+        data_write(r->writer, DATA_PROCESS, &process, sizeof(process), NULL, 0);
+    }
+}
+
+/* A copy of /proc/PID/maps, as the process itself saw it. */
+static void read_maps(Recorder *r, const char *name)
+{
+    int fd = take_open(r, name, O_RDONLY);
+    FILE *f = fd >= 0 ? fdopen(fd, "r") : NULL;
+    char *line = NULL;
+    size_t room = 0;
+    ssize_t n;
+    DataMap map = { .pid = atoi(name + 2) };
+
+    if (!f) {
+        if (fd >= 0) {
+            say(r, "out of memory");
+            close(fd);
+        }
+        return;
+    }
+    while ((n = getline(&line, &room, f)) > 0) {
+        char prot[5];
+        int path = 0;
+
+        if (line[n - 1] == '\n') {
+            line[--n] = 0;
+        }
+        if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s %" SCNx64
+                   " %*s %*s %n", &map.start, &map.end, prot, &map.offset,
+                   &path) < 4 || !path) {
+            continue;
+        }
+        map.prot = (prot[0] == 'r' ? PROT_READ : 0) |
+                   (prot[1] == 'w' ? PROT_WRITE : 0) |
+                   (prot[2] == 'x' ? PROT_EXEC : 0);
+        data_write(r->writer, DATA_MAP, &map, sizeof(map), line + path,
+                   n - path + 1);
+    }
+    free(line);
+    fclose(f);
+}
+
+static void take_file(Recorder *r, const char *name)
+{
+    int pid, tid, error;
+
+    if (name[0] == 's' && name[1] == '.') {
+        start_thread(r, name);
+    } else if (name[0] == 'm' && name[1] == '.' && r->writer) {
+        read_maps(r, name);
+    } else if (sscanf(name, SESSION_FAILED, &pid, &tid, &error) == 3) {
+        unlinkat(r->dir_fd, name, 0);
+        r->failed[error & 255]++;
+    }
+}
+
+/* The order in which files came matters; a queue that overflows has lost it. */
+static void take_all_files(Recorder *r)
+{
+    struct dirent **names;
+    int n = scandir(r->dir, &names, NULL, NULL);
+
+    for (int pass = 0; pass < 2; pass++) {
+        for (int i = 0; i < n; i++) {
+            if ((names[i]->d_name[0] == 's') == (pass == 0)) {
+                take_file(r, names[i]->d_name);
+            }
+        }
+    }
+    for (int i = 0; i < n; i++) {
+        free(names[i]);
+    }
+    if (n >= 0) {
+        free(names);
+    }
+}
+
+static void take_files(Recorder *r)
+{
+    char buffer[4096] __attribute__((aligned(8)));
+    ssize_t n;
+
+    while ((n = read(r->inotify, buffer, sizeof(buffer))) > 0) {
+        struct inotify_event *e;
+
+        for (char *p = buffer; p < buffer + n; p += sizeof(*e) + e->len) {
+            e = (struct inotify_event *)p;
+            if (e->mask & IN_Q_OVERFLOW) {
+                take_all_files(r);
+            } else if (e->len) {
+                take_file(r, e->name);
+            }
+        }
+    }
+}
+
+static bool alive(const RecordedThread *t)
+{
+    return syscall(SYS_tgkill, t->pid, t->tid, 0) == 0 || errno != ESRCH;
+}
+
+/* A thread that has ended, but has not been waited for, is a zombie. */
+static bool runs(const RecordedThread *t)
+{
+    char path[64], line[256], *p = NULL;
+    FILE *f;
+
+    sprintf(path, "/proc/%d/task/%d/stat", t->pid, t->tid);
+    f = fopen(path, "re");
+    if (f) {
+        p = fgets(line, sizeof(line), f);
+        fclose(f);
+    }
+    p = p ? strrchr(p, ')') : NULL;
+    return p && p[1] && p[2] != 'Z' && p[2] != 'X';
+}
+
+static void look_at_threads(Recorder *r, bool who_lives)
+{
+    for (RecordedThread *t = r->threads, *next; t; t = next) {
+        next = t->next;
+        if (__atomic_load_n(&t->session->state, __ATOMIC_ACQUIRE) ==
+            SESSION_ENDED || (who_lives && !alive(t))) {
+            end_thread(r, t);
+        } else {
+            drain(r, t);
+        }
+    }
+}
+
+/* Who goes on is not waited for. */
+static void end_all_threads(Recorder *r)
+{
+    int told = 0;
+
+    while (r->threads) {
+        RecordedThread *t = r->threads;
+
+        if (__atomic_load_n(&t->session->state, __ATOMIC_ACQUIRE) !=
+            SESSION_ENDED && t->pid != told && runs(t)) {
+            say(r, "%s (%d) still runs; what it does now is not profiled",
+                t->comm, t->pid);
+            told = t->pid;
+        }
+        end_thread(r, t);
+    }
+}
+
+/* The command. */
+
+/*
+ * A pipe that is closed and a file that grows too large are errors of writing;
+ * the rings are not left behind.
+ */
+static const int ignored_signals[] = { SIGPIPE, SIGXFSZ };
+
+static void ignore_signals(Recorder *r)
+{
+    struct sigaction ignore = { .sa_handler = SIG_IGN };
+
+    for (int i = 0; i < 2; i++) {
+        sigaction(ignored_signals[i], &ignore, &r->ignored[i]);
+    }
+}
+
+static void restore_signals(const Recorder *r)
+{
+    for (int i = 0; i < 2; i++) {
+        sigaction(ignored_signals[i], &r->ignored[i], NULL);
+    }
+}
+
+static bool set_environment(Recorder *r, const char *library)
+{
+    const char *before = getenv("LD_PRELOAD");
+    char *value;
+
+    if (asprintf(&value, "%s%s%s", library, before && *before ? ":" : "",
+                 before ? before : "") < 0) {
+        return false;
+    }
+    return setenv("LD_PRELOAD", value, 1) == 0 &&
+           setenv(SESSION_ENV, r->dir, 1) == 0;
+}
+
+static bool run_command(Recorder *r, const sigset_t *mask)
+{
+    char library[PATH_MAX + 64];
+    int report[2], error = 0;
+    ssize_t n;
+
+    if (!preload_path(r, library, sizeof(library))) {
+        return false;
+    }
+    r->child = pipe2(report, O_CLOEXEC) == 0 ? fork() : -1;
+    if (r->child < 0) {
+        say(r, "cannot start a process: %s", strerror(errno));
+        return false;
+    }
+    if (r->child == 0) {
+        restore_signals(r);
+        sigprocmask(SIG_SETMASK, mask, NULL);
+        if (set_environment(r, library)) {
+            execvp(r->command[0], r->command);
+        }
+        error = errno;
+        n = write(report[1], &error, sizeof(error));
+        _exit(n == sizeof(error) ? 127 : 126);
+    }
+    close(report[1]);
+    do {
+        n = read(report[0], &error, sizeof(error));
+    } while (n < 0 && errno == EINTR);
+    close(report[0]);
+    if (n > 0) {
+        waitpid(r->child, NULL, 0);
+        say(r, "cannot run %s: %s", r->command[0], strerror(error));
+        r->status = error == ENOENT ? 127 : 126;
+        return false;
+    }
+    return true;
+}
+
+/* The terminal's signals reach the command too; others are passed on. */
+static void take_signals(Recorder *r)
+{
+    struct signalfd_siginfo info;
+    int status;
+
+    while (read(r->signals, &info, sizeof(info)) == sizeof(info)) {
+        if (info.ssi_signo == SIGTERM || info.ssi_signo == SIGHUP) {
+            kill(r->child, info.ssi_signo);
+        }
+    }
+    if (wait4(r->child, &status, WNOHANG, &r->usage) == r->child) {
+        r->exited = true;
+        r->signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+        r->status = r->signal ? 128 + r->signal : WEXITSTATUS(status);
+    }
+}
+
+static double now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec + t.tv_nsec / 1e9;
+}
+
+static void follow(Recorder *r)
+{
+    struct pollfd fds[] = {
+        { .fd = r->signals, .events = POLLIN },
+        { .fd = r->inotify, .events = POLLIN },
+        { .fd = r->driver, .events = POLLIN },
+    };
+    double asked = now();
+    uint64_t interrupts;
+    int delay = 0;
+
+    while (!r->exited) {
+        bool ask = now() - asked >= ALIVE_MS / 1e3;
+        int longest = !r->threads ? ALIVE_MS :
+                      r->driver >= 0 && r->attached ? POLL_DRIVER_MS : POLL_MS;
+
+        delay = r->busy ? 0 : delay < longest / 2 ? 2 * delay + 1 : longest;
+        poll(fds, 3, delay);
+        r->busy = false;
+        if (fds[2].revents & POLLIN &&
+            read(r->driver, &interrupts, sizeof(interrupts)) < 0 &&
+            errno != EAGAIN) {
+            r->attached = false;
+            fds[2].fd = -1;
+        } else {
+            /* POLLHUP lasts until another process is attached. */
+            fds[2].fd = fds[2].revents & POLLHUP ? -1 : r->driver;
+        }
+        take_signals(r);
+        take_files(r);
+        look_at_threads(r, ask);
+        if (ask) {
+            asked = now();
+        }
+    }
+}
+
+/* False if the command was not run at all. */
+bool run(Recorder *r)
+{
+    sigset_t watched, mask;
+    double start;
+    bool ok;
+
+    sigemptyset(&watched);
+    sigaddset(&watched, SIGCHLD);
+    sigaddset(&watched, SIGINT);
+    sigaddset(&watched, SIGQUIT);
+    sigaddset(&watched, SIGTERM);
+    sigaddset(&watched, SIGHUP);
+    sigprocmask(SIG_BLOCK, &watched, &mask);
+    r->signals = signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (r->signals < 0) {
+        say(r, "cannot wait for signals: %s", strerror(errno));
+        return false;
+    }
+    r->driver = open(LWP_DEVICE, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    r->attached = true;
+    if (r->driver >= 0) {
+        r->config.options.events |= LWP_FLAG_INT;
+    }
+    start = now();
+    ok = make_directory(r) && run_command(r, &mask);
+    if (ok) {
+        follow(r);
+        r->seconds = now() - start;
+        take_files(r);
+        look_at_threads(r, true);
+        end_all_threads(r);
+    }
+    remove_directory(r);
+    return ok;
+}
+
+int with_recorder(int argc, char **argv, bool stat,
+                  int (*command)(Recorder *r))
+{
+    Recorder *r = calloc(1, sizeof(*r));
+    int status;
+
+    if (!r) {
+        fprintf(stderr, "lwp: out of memory\n");
+        return 1;
+    }
+    r->name = argv[0];
+    r->stat = stat;
+    r->dir_fd = -1;
+    status = parse_options(r, argc, argv);
+    if (status < 0) {
+        ignore_signals(r);
+        status = command(r);
+    }
+    free(r);
+    return status;
+}
