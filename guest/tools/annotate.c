@@ -126,7 +126,7 @@ static FILE *start_objdump(const Function *f, const char *program, pid_t *pid)
     int fd[2];
     FILE *in;
 
-    if (pipe(fd)) {
+    if (!object_file(f->object) || pipe(fd)) {
         return NULL;
     }
     snprintf(start, sizeof(start), "--start-address=0x%" PRIx64, f->start);
@@ -138,7 +138,7 @@ static FILE *start_objdump(const Function *f, const char *program, pid_t *pid)
         dup2(fd[1], STDOUT_FILENO);
         close(fd[0]);
         close(fd[1]);
-        execlp(program, program, "-d", "--no-show-raw-insn", start, stop,
+        execlp(program, program, "-d", "--no-show-raw-insn", start, stop, "--",
                object_file(f->object), NULL);
         _exit(127);
     }
@@ -192,7 +192,9 @@ static void put_sites(Annotation *a, const char *objdump)
     }
     if (!in || status) {
         printf("# There are no instructions, as %s %s: these are the addresses "
-               "that have records.\n", objdump,
+               "that have records.\n",
+               object_file(a->function->object) ? objdump : "the file",
+               !object_file(a->function->object) ? "is not here" :
                in && WIFEXITED(status) && WEXITSTATUS(status) == 127 ?
                "is not installed" : "failed");
     }

@@ -5,8 +5,14 @@
  * skips chunks that it does not know, and ends cleanly where the file does.
  *
  * The maps of a process are written when it starts, forks, loads or unloads
- * libraries, and when it ends: each time all of them.  So records may come
- * before a map that they need, and a map may say again what was known.
+ * libraries, and when it ends: each time all of them, behind the records of
+ * before and in front of those of afterwards.  So records may come before a map
+ * that they need, if it is of memory that was mapped in between, and a map may
+ * say again what was known.
+ *
+ * Older files have no DATA_FILE and DATA_SNAPSHOT.  There, records may come a
+ * little before or behind the maps that are theirs, and what is not mapped any
+ * more is not told.
  */
 #ifndef LWP_DATA_H
 #define LWP_DATA_H
@@ -41,6 +47,9 @@ enum {
     DATA_LOST,              /* DataLost: the ring was full */
     DATA_END,               /* DataThread: a thread has ended, or stopped */
     DATA_COUNTS,            /* DataCounts: all that was counted of a thread */
+    DATA_FILE,              /* DataFile: what a path is, from here on */
+    /* DataSnapshot: the DataMaps from BEGIN to END are all that pid maps. */
+    DATA_SNAPSHOT,
 };
 
 typedef struct DataChunk {
@@ -62,6 +71,25 @@ typedef struct DataMap {
     uint64_t offset;        /* in the file, bytes */
     char path[];            /* zero-terminated; "" or "[...]" if no file */
 } DataMap;
+
+/* Which file was mapped.  All of it is 0 if that is not known. */
+typedef struct FileId {
+    uint64_t size;          /* bytes */
+    int64_t mtime;          /* nanoseconds since 1970 */
+    uint32_t build_id_size; /* bytes; 0: it has none */
+    uint32_t reserved;
+    uint8_t build_id[32];   /* the first bytes, if it is longer */
+} FileId;
+
+typedef struct DataFile {
+    FileId id;
+    char path[];            /* zero-terminated */
+} DataFile;
+
+typedef struct DataSnapshot {
+    int32_t pid;
+    enum { SNAPSHOT_BEGIN = 1, SNAPSHOT_END } what;
+} DataSnapshot;
 
 typedef struct DataThread {
     int32_t pid, tid;

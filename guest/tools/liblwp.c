@@ -174,8 +174,8 @@ void lwp_disable(LwpSession *s)
     }
 }
 
-ssize_t session_drain(LwpSession *s, uint32_t size, LwpCallback *callback,
-                      void *opaque)
+ssize_t session_drain(LwpSession *s, uint32_t size, uint32_t until,
+                      LwpCallback *callback, void *opaque)
 {
     const LwpRecord *ring = ring_of(s);
     /* The records before the head are complete when it is (1.1). */
@@ -186,6 +186,13 @@ ssize_t session_drain(LwpSession *s, uint32_t size, LwpCallback *callback,
     if (head >= size || head % sizeof(LwpRecord) ||
         tail >= size || tail % sizeof(LwpRecord)) {
         return -1;
+    }
+    if (until != SESSION_ALL) {
+        if (until >= size || until % sizeof(LwpRecord) ||
+            (until + size - tail) % size > (head + size - tail) % size) {
+            return 0;
+        }
+        head = until;
     }
     while (tail != head) {
         LwpRecord r = ring[tail / sizeof(LwpRecord)];
@@ -208,7 +215,7 @@ size_t lwp_drain(LwpSession *s, LwpCallback *callback, void *opaque)
     ssize_t n;
 
     session_flush();
-    n = session_drain(s, s->size, callback, opaque);
+    n = session_drain(s, s->size, SESSION_ALL, callback, opaque);
     return n > 0 ? n : 0;
 }
 

@@ -47,6 +47,10 @@ void explain(const Recorder *r)
                 events[i].long_name);
         }
     }
+    if (r->late && r->writer) {
+        say(r, "processes whose dynamic linker is not known: %u; libraries "
+            "that they load late may have no names", r->late);
+    }
     if (r->missed) {
         say(r, "%" PRIu64 " records were missed: a ring was full%s", r->missed,
             r->stat ? "; counts are too low" :

@@ -11,6 +11,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <link.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -36,7 +37,6 @@ static LwpInfo info;
 static size_t size;                 /* of a session */
 static pthread_key_t key;
 static unsigned files;              /* the next one's number: it is unique */
-static bool maps_changed;           /* since they were written */
 static __thread LwpSession *own __attribute__((tls_model("initial-exec")));
 
 /* What the program must not see changed. */
@@ -59,7 +59,7 @@ static void leave(Visit v)
 }
 
 #define WRAPPED(F)                                                          \
-    F(pthread_create) F(thrd_create) F(dlopen) F(dlmopen) F(dlclose)        \
+    F(pthread_create) F(thrd_create)                                        \
     F(execve) F(execvpe) F(fexecve) F(execveat)
 
 #define POINTER(name) void *name;
@@ -118,7 +118,7 @@ static void write_maps(void)
     LwpSession *s = own;
     bool enabled = s && session_flush() == &s->cb;
     int from, to = -1;
-    ssize_t n = -1;
+    ssize_t n;
 
     if (!config.maps) {
         return;
@@ -126,7 +126,6 @@ static void write_maps(void)
     if (enabled) {
         lwp_disable(s);
     }
-    __atomic_store_n(&maps_changed, false, __ATOMIC_RELAXED);
     snprintf(dotted, sizeof(dotted), "%s/." SESSION_MAPS, directory, getpid(),
              __atomic_fetch_add(&files, 1, __ATOMIC_RELAXED));
     from = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
@@ -134,9 +133,11 @@ static void write_maps(void)
         to = create_file(dotted);
     }
     if (to >= 0) {
-        do {
+        n = snprintf(buffer, sizeof(buffer), SESSION_MAPS_HEAD, gettid(),
+                     s ? s->cb.head : 0);
+        while (n > 0 && write(to, buffer, n) == n) {
             n = read(from, buffer, sizeof(buffer));
-        } while (n > 0 && write(to, buffer, n) == n);
+        }
         close(to);
         if (n == 0) {
             publish_file(dotted, plain);
@@ -181,18 +182,72 @@ static LwpSession *map_session(const char *dotted, int *error)
 }
 
 /*
+ * The dynamic linker calls an empty function when it begins to change what is
+ * mapped, and when it has done so, for debuggers to put a breakpoint there
+ * (link.h, struct r_debug).  Here it becomes a jump to this.  Nothing else sees
+ * what the C library itself loads, or a library before its constructors run.
+ */
+static void linker_changes(void)
+{
+    Visit v = enter();
+
+    if (_r_debug.r_state == RT_CONSISTENT) {
+        write_maps();
+    }
+    leave(v);
+}
+
+static bool follow_linker(void)
+{
+    static const char endbr[] = { 0xf3, 0x0f, 0x1e,
+                                  sizeof(void *) == 8 ? 0xfa : 0xfb };
+    /* What is between functions in 64- and 32-bit code. */
+    static const char *const padding[] = {
+        "\x66\x66\x2e\x0f", "\x66\x2e\x0f\x1f", "\x90\x90\x90\x90",
+        "\xcc\xcc\xcc\xcc", "\x8d\x76\x00\x8d", "\x8d\xb4\x26\x00",
+        "\x66\x90\x66\x90",
+    };
+    char *at = (char *)(uintptr_t)_r_debug.r_brk;
+    intptr_t jump = (intptr_t)linker_changes - (intptr_t)at - 5;
+    char *start = (char *)((uintptr_t)at & -4096);
+    bool known = false;
+
+    /* The jump has 5 bytes: those of ENDBR and RET, or of RET and no code. */
+    if (at && jump == (int32_t)jump && (uintptr_t)at % 16 == 0) {
+        known = !memcmp(at, endbr, 4) && at[4] == '\xc3';
+        for (size_t i = 0; i < sizeof(padding) / sizeof(*padding); i++) {
+            known |= *at == '\xc3' && !memcmp(at + 1, padding[i], 4);
+        }
+    }
+    if (!known || mprotect(start, 4096, PROT_READ | PROT_WRITE | PROT_EXEC)) {
+        return false;
+    }
+    at[0] = 0xe9;
+    memcpy(at + 1, &(int32_t){ jump }, 4);
+    mprotect(start, 4096, PROT_READ | PROT_EXEC);
+    return true;
+}
+
+/*
  * Leave a note, which takes neither a file descriptor nor space.  There may be
  * no directory any more, if the recorder has ended: then nobody has to know.
  */
-static void say_failed(int error)
+static void leave_note(const char *name)
 {
     char path[MAX_PATH];
 
-    snprintf(path, sizeof(path), "%s/" SESSION_FAILED, directory, getpid(),
-             gettid(), error);
+    snprintf(path, sizeof(path), "%s/%s", directory, name);
     if (symlink("-", path) != 0) {
         return;
     }
+}
+
+static void say_failed(int error)
+{
+    char name[64];
+
+    snprintf(name, sizeof(name), SESSION_FAILED, getpid(), gettid(), error);
+    leave_note(name);
 }
 
 /* The maps go with the process's first session: they have to follow it. */
@@ -260,13 +315,6 @@ static void flush_session(void)
     LwpSession *s = own;
 
     if (s && session_flush() == &s->cb) {
-        if (__atomic_load_n(&maps_changed, __ATOMIC_RELAXED)) {
-            Visit v = enter();
-
-            write_maps();
-            leave(v);
-            session_flush();
-        }
         __atomic_store_n(&s->state, SESSION_FLUSHED, __ATOMIC_RELEASE);
     }
 }
@@ -338,6 +386,12 @@ static void __attribute__((constructor)) program_starts(void)
             say_failed(EINVAL);
         } else {
             active = true;
+            if (config.maps && !follow_linker()) {
+                char name[64];
+
+                snprintf(name, sizeof(name), SESSION_LATE, getpid());
+                leave_note(name);
+            }
             /* A child of vfork() had better not look for them. */
 #define FIND(name) NEXT(name);
             WRAPPED(FIND)
@@ -422,42 +476,6 @@ EXPORT int thrd_create(thrd_t *thread, thrd_start_t run, void *arg)
         free(start);
     }
     return result;
-}
-
-/*
- * Libraries.  dlopen() looks at who calls it: it has to be a tail call, so what
- * it loads is only written when there is the next occasion.
- */
-
-static void maps_change(void)
-{
-    if (active) {
-        Visit v = enter();
-
-        if (__atomic_load_n(&maps_changed, __ATOMIC_RELAXED)) {
-            write_maps();
-        }
-        __atomic_store_n(&maps_changed, true, __ATOMIC_RELAXED);
-        leave(v);
-    }
-}
-
-EXPORT void *dlopen(const char *file, int mode)
-{
-    maps_change();
-    return NEXT(dlopen)(file, mode);
-}
-
-EXPORT void *dlmopen(Lmid_t space, const char *file, int mode)
-{
-    maps_change();
-    return NEXT(dlmopen)(space, file, mode);
-}
-
-EXPORT int dlclose(void *handle)
-{
-    maps_change();
-    return NEXT(dlclose)(handle);
 }
 
 /* The end of the program, without its destructors. */

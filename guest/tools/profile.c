@@ -63,6 +63,7 @@ int profile_getopt(int argc, char **argv, const char *shorts,
         { "event", required_argument, NULL, 'e' },
         { "symfs", required_argument, NULL, OPTION_SYMFS },
         { "debug-dir", required_argument, NULL, OPTION_DEBUG_DIR },
+        { "debuginfod", no_argument, NULL, OPTION_DEBUGINFOD },
         { "help", no_argument, NULL, 'h' },
     };
     struct option all[16] = { 0 };
@@ -91,6 +92,9 @@ int profile_getopt(int argc, char **argv, const char *shorts,
             break;
         case OPTION_DEBUG_DIR:
             symbols_debug_dir = optarg;
+            break;
+        case OPTION_DEBUGINFOD:
+            symbols_debuginfod = true;
             break;
         case 'h':
             fputs(help, stdout);
@@ -127,6 +131,26 @@ static Space *add_space(Profile *p, int32_t pid)
     return new;
 }
 
+/* The same program, when something else has been mapped. */
+static Space *add_again(Profile *p, int32_t pid)
+{
+    Space *new = add_space(p, pid), *old = &p->spaces[new->older];
+
+    old->newer = new - p->spaces;
+    *new = (Space) {
+        .pid = pid, .ppid = old->ppid, .bits = old->bits,
+        .since = new->since, .older = new->older, .again = true,
+    };
+    memcpy(new->comm, old->comm, sizeof(old->comm));
+    return new;
+}
+
+static void append_map(Map **maps, size_t *n, Map map)
+{
+    *maps = grow(*maps, *n, sizeof(map));
+    (*maps)[(*n)++] = map;
+}
+
 static bool is_file(const Map *m)
 {
     return *object_path(m->object) == '/';
@@ -138,13 +162,40 @@ static bool same_file(const Map *a, const Map *b)
            a->start - a->offset == b->start - b->offset;
 }
 
+/* What a process has mapped, as far as that has been read. */
+typedef struct Snapshot {
+    int32_t pid;            /* 0: none is being read */
+    Map *maps;
+    size_t nr_maps;
+} Snapshot;
+
+typedef struct PathId {
+    uint64_t path;
+    FileId id;
+} PathId;
+
+/* Which file the path is, as far as the profile was read; or NULL. */
+static const FileId *file_id(const Profile *p, const char *path)
+{
+    uint64_t key = (uintptr_t)keep_text(path);
+    const PathId *f = table_find(&p->files, &key);
+
+    return f ? &f->id : NULL;
+}
+
+static Map new_map(const Profile *p, const DataMap *data)
+{
+    return (Map) {
+        data->start, data->end, data->offset, data->prot,
+        .object = object_get(*data->path ? data->path : "[anon]",
+                             file_id(p, data->path)),
+    };
+}
+
 /* Add a mapping, which may cover others wholly or in part. */
 static void add_map(Profile *p, const DataMap *data)
 {
-    Map new = {
-        data->start, data->end, data->offset, data->prot,
-        .object = object_get(*data->path ? data->path : "[anon]"),
-    };
+    Map new = new_map(p, data);
     Space *s = find_space(p, data->pid);
     bool conflict = false;
     size_t i = 0, n;
@@ -163,19 +214,12 @@ static void add_map(Profile *p, const DataMap *data)
                     m->prot & PROT_EXEC && is_file(m) && !same_file(m, &new);
     }
     if (conflict) {
-        Space *copy = add_space(p, data->pid);
+        Space *copy = add_again(p, data->pid);
 
         s = &p->spaces[copy->older];
-        *copy = (Space) {
-            .pid = s->pid, .ppid = s->ppid, .bits = s->bits,
-            .since = copy->since, .older = copy->older, .again = true,
-        };
-        memcpy(copy->comm, s->comm, sizeof(s->comm));
         for (n = 0; n < s->nr_maps; n++) {
-            copy->maps = grow(copy->maps, n, sizeof(*maps));
-            copy->maps[n] = s->maps[n];
+            append_map(&copy->maps, &copy->nr_maps, s->maps[n]);
         }
-        copy->nr_maps = n;
         s = copy;
     }
     /* What is left of the others: below, above; then keep the order. */
@@ -209,6 +253,98 @@ static void add_map(Profile *p, const DataMap *data)
     free(s->maps);
     s->maps = maps;
     s->nr_maps = n + 1;
+}
+
+static int compare_maps(const void *a, const void *b)
+{
+    const Map *x = a, *y = b;
+
+    return x->start < y->start ? -1 : x->start > y->start;
+}
+
+/* Whether something else is now where OLD was, or, if it is a file, nothing. */
+static bool is_replaced(const Map *old, const Snapshot *new)
+{
+    uint64_t at = old->start;
+
+    for (size_t i = 0; i < new->nr_maps && at < old->end; i++) {
+        const Map *m = &new->maps[i];
+
+        if (m->end <= at) {
+            continue;
+        }
+        if ((is_file(old) && (m->start > at || !same_file(old, m))) ||
+            (m->start < old->end && is_file(m) && !same_file(old, m))) {
+            return true;
+        }
+        at = m->end;
+    }
+    return is_file(old) && at < old->end;
+}
+
+/* What a process has mapped when that has been read is all that it has. */
+static void add_snapshot(Profile *p, Snapshot *new)
+{
+    Space *s = find_space(p, new->pid);
+    Map *maps = NULL;
+    bool conflict = false;
+    size_t n = 0;
+
+    if (!s) {
+        s = add_space(p, new->pid);
+    }
+    if (new->nr_maps) {
+        qsort(new->maps, new->nr_maps, sizeof(*maps), compare_maps);
+    }
+    for (size_t i = 1; i < new->nr_maps; i++) {
+        if (new->maps[i].start < new->maps[i - 1].end) {
+            new->maps[i].start = new->maps[i - 1].end;
+        }
+        if (new->maps[i].end < new->maps[i].start) {
+            new->maps[i].end = new->maps[i].start;
+        }
+    }
+    for (size_t i = 0; i < s->nr_maps && !conflict; i++) {
+        conflict = is_replaced(&s->maps[i], new);
+    }
+    if (conflict) {
+        s = add_again(p, new->pid);
+    }
+    /* What else there was stays: records may be of it. */
+    for (size_t i = 0, k = 0; i < s->nr_maps; i++) {
+        Map m = s->maps[i];
+
+        while (k < new->nr_maps && new->maps[k].end <= m.start) {
+            k++;
+        }
+        for (size_t j = k; m.start < m.end; j++) {
+            Map piece = m;
+
+            if (j == new->nr_maps || new->maps[j].start >= m.end) {
+                append_map(&maps, &n, m);
+                break;
+            }
+            piece.end = new->maps[j].start;
+            if (piece.start < piece.end) {
+                append_map(&maps, &n, piece);
+            }
+            m.offset += new->maps[j].end - m.start;
+            m.start = new->maps[j].end;
+        }
+    }
+    for (size_t i = 0; i < new->nr_maps; i++) {
+        if (new->maps[i].start < new->maps[i].end) {
+            append_map(&maps, &n, new->maps[i]);
+        }
+    }
+    if (n) {
+        qsort(maps, n, sizeof(*maps), compare_maps);
+    }
+    free(s->maps);
+    s->maps = maps;
+    s->nr_maps = n;
+    free(new->maps);
+    *new = (Snapshot) { 0 };
 }
 
 /*
@@ -268,6 +404,7 @@ static void add_counts(Profile *p, const ProfileOptions *options,
 bool profile_open(Profile *p, const ProfileOptions *options)
 {
     const char *path = options->input ? options->input : DATA_DEFAULT;
+    Snapshot snapshot = { 0 };
     const void *chunk;
     uint32_t type;
     size_t size;
@@ -275,6 +412,7 @@ bool profile_open(Profile *p, const ProfileOptions *options)
     *p = (Profile) {
         .threads = TABLE(Thread, missed),
         .places = TABLE(Place, function),
+        .files = TABLE(PathId, id),
         .entries = TABLE(Entry, count),
     };
     p->reader = data_open(path, &p->header);
@@ -289,12 +427,31 @@ bool profile_open(Profile *p, const ProfileOptions *options)
             s->ppid = d->ppid;
             s->bits = d->bits;
             memcpy(s->comm, d->comm, sizeof(d->comm));
+        } else if (type == DATA_FILE && size > sizeof(DataFile)) {
+            const DataFile *d = chunk;
+            uint64_t path = (uintptr_t)keep_text(d->path);
+
+            ((PathId *)table_get(&p->files, &path))->id = d->id;
+        } else if (type == DATA_SNAPSHOT && size >= sizeof(DataSnapshot)) {
+            const DataSnapshot *d = chunk;
+
+            if (d->what == SNAPSHOT_END && snapshot.pid == d->pid) {
+                add_snapshot(p, &snapshot);
+            } else if (d->what == SNAPSHOT_BEGIN) {
+                free(snapshot.maps);
+                snapshot = (Snapshot) { .pid = d->pid };
+            }
+        } else if (type == DATA_MAP && size > sizeof(DataMap) &&
+                   snapshot.pid &&
+                   snapshot.pid == ((const DataMap *)chunk)->pid) {
+            append_map(&snapshot.maps, &snapshot.nr_maps, new_map(p, chunk));
         } else if (type == DATA_MAP && size > sizeof(DataMap)) {
             add_map(p, chunk);
         } else {
             add_counts(p, options, type, chunk, size);
         }
     }
+    free(snapshot.maps);
     if (data_damaged(p->reader)) {
         fprintf(stderr, "lwp: %s is cut off or damaged; this is what comes "
                 "before\n", path);
@@ -339,6 +496,7 @@ void profile_close(Profile *p)
     }
     free(p->spaces);
     table_free(&p->threads);
+    table_free(&p->files);
     table_free(&p->places);
     table_free(&p->entries);
 }
@@ -363,17 +521,10 @@ Thread *profile_thread(Profile *p, int32_t pid, int32_t tid)
     return table_get(&p->threads, key);
 }
 
-uint32_t profile_place(Profile *p, uint32_t space, uint64_t address)
+static const Map *find_map(const Space *s, uint64_t address)
 {
-    const uint64_t key[] = { space, address };
-    Place *place = table_get(&p->places, key);
-    uint32_t index = place - (Place *)p->places.items;
-    const Space *s = &p->spaces[space];
     size_t low = 0, high = s->nr_maps;
 
-    if (place->function) {
-        return index;
-    }
     while (low < high) {
         size_t mid = (low + high) / 2;
 
@@ -383,19 +534,38 @@ uint32_t profile_place(Profile *p, uint32_t space, uint64_t address)
             high = mid;
         }
     }
-    if (low && address < s->maps[low - 1].end) {
-        const Map *m = &s->maps[low - 1];
+    return low && address < s->maps[low - 1].end ? &s->maps[low - 1] : NULL;
+}
+
+uint32_t profile_place(Profile *p, uint32_t space, uint64_t address)
+{
+    const uint64_t key[] = { space, address };
+    Place *place = table_get(&p->places, key);
+    uint32_t index = place - (Place *)p->places.items;
+    const Space *s = &p->spaces[space];
+    const Map *m = find_map(s, address);
+
+    if (place->function) {
+        return index;
+    }
+    /* What was mapped since the last snapshot is in the next one. */
+    while (!m && s->newer) {
+        s = &p->spaces[s->newer];
+        m = find_map(s, address);
+    }
+    if (m) {
         Object *o = m->object;
 
         place->address = address - m->bias;
         if (m->bss && place->address >= object_end(o)) {
             place->address = address - m->start;    /* the heap is behind it */
-            o = object_get("[anon]");
+            o = object_get("[anon]", NULL);
         }
         place->function = object_function(o, place->address);
     } else {
         place->address = address;
-        place->function = object_function(object_get("[unknown]"), address);
+        place->function = object_function(object_get("[unknown]", NULL),
+                                          address);
     }
     return index;
 }

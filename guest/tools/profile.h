@@ -35,6 +35,7 @@ typedef struct Space {
     Map *maps;              /* by address */
     size_t nr_maps;
     int older;              /* the Space of pid before; -1 if none */
+    int newer;              /* of the same program; 0 if none */
 } Space;
 
 typedef struct Thread {
@@ -71,7 +72,7 @@ typedef struct Profile {
     uint64_t chunk;         /* number of the last one that was read */
     Space *spaces;
     size_t nr_spaces;
-    Table threads, places, entries;
+    Table threads, places, entries, files;
     uint64_t records[256];  /* stored, by EventId */
     uint64_t missed;
 } Profile;
@@ -85,6 +86,7 @@ typedef struct ProfileOptions {
 enum {
     OPTION_SYMFS = 256,
     OPTION_DEBUG_DIR,
+    OPTION_DEBUGINFOD,
     OPTION_OWN,             /* a command's, from here on */
 };
 
@@ -93,6 +95,7 @@ enum {
     "  -e, --event LIST       only these: val,ire,bre,dme,cnh,rnh,ins\n" \
     "      --symfs DIR        look for programs and libraries in DIR\n" \
     "      --debug-dir DIR    separate debug files (/usr/lib/debug)\n" \
+    "      --debuginfod       fetch what is not here from $DEBUGINFOD_URLS\n" \
     "  -h, --help             this text\n"
 
 /*

@@ -22,6 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "../linux/lwp_ioctl.h"
+#include "maps.h"
 #include "recorder.h"
 
 #define LIBRARY "lwp-preload.so"
@@ -161,7 +162,8 @@ static void take_record(const LwpRecord *record, void *opaque)
     }
 }
 
-static void drain(Recorder *r, RecordedThread *t)
+/* Up to an offset of the ring, or SESSION_ALL. */
+static void drain(Recorder *r, RecordedThread *t, uint32_t until)
 {
     DataLost lost = { .pid = t->pid, .tid = t->tid };
     ssize_t n;
@@ -170,7 +172,7 @@ static void drain(Recorder *r, RecordedThread *t)
         return;
     }
     r->drained = t;
-    n = session_drain(t->session, t->ring, take_record, r);
+    n = session_drain(t->session, t->ring, until, take_record, r);
     if (n < 0 || t->session->size != t->ring) {
         say(r, "thread %d of %s has overwritten its session", t->tid, t->comm);
         t->broken = true;
@@ -196,7 +198,7 @@ static void end_thread(Recorder *r, RecordedThread *t)
     DataCounts counts = { .pid = t->pid, .tid = t->tid };
     RecordedThread **p = &r->threads;
 
-    drain(r, t);
+    drain(r, t, SESSION_ALL);
     for (int i = 0; i < LWP_NR_EVENTS && !t->broken; i++) {
         counts.records[i] = t->session->drained[i];
         counts.events[i] = session_count(t->session, i + 1, flushed);
@@ -327,15 +329,13 @@ static void start_thread(Recorder *r, const char *name)
     }
 }
 
-/* A copy of /proc/PID/maps, as the process itself saw it. */
-static void read_maps(Recorder *r, const char *name)
+/* Records of before are written before, and are not explained by these. */
+static void take_maps(Recorder *r, const char *name)
 {
     int fd = take_open(r, name, O_RDONLY);
     FILE *f = fd >= 0 ? fdopen(fd, "r") : NULL;
-    char *line = NULL;
-    size_t room = 0;
-    ssize_t n;
-    DataMap map = { .pid = atoi(name + 2) };
+    int pid = atoi(name + 2), tid = 0;
+    unsigned head = 0;
 
     if (!f) {
         if (fd >= 0) {
@@ -344,25 +344,15 @@ static void read_maps(Recorder *r, const char *name)
         }
         return;
     }
-    while ((n = getline(&line, &room, f)) > 0) {
-        char prot[5];
-        int path = 0;
-
-        if (line[n - 1] == '\n') {
-            line[--n] = 0;
-        }
-        if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s %" SCNx64
-                   " %*s %*s %n", &map.start, &map.end, prot, &map.offset,
-                   &path) < 4 || !path) {
-            continue;
-        }
-        map.prot = (prot[0] == 'r' ? PROT_READ : 0) |
-                   (prot[1] == 'w' ? PROT_WRITE : 0) |
-                   (prot[2] == 'x' ? PROT_EXEC : 0);
-        data_write(r->writer, DATA_MAP, &map, sizeof(map), line + path,
-                   n - path + 1);
+    if (fscanf(f, SESSION_MAPS_HEAD, &tid, &head) < 1) {
+        tid = 0;
     }
-    free(line);
+    for (RecordedThread *t = r->threads; t; t = t->next) {
+        if (t->pid == pid) {
+            drain(r, t, t->tid == tid ? head : SESSION_ALL);
+        }
+    }
+    maps_write(r->writer, pid, f);
     fclose(f);
 }
 
@@ -373,10 +363,13 @@ static void take_file(Recorder *r, const char *name)
     if (name[0] == 's' && name[1] == '.') {
         start_thread(r, name);
     } else if (name[0] == 'm' && name[1] == '.' && r->writer) {
-        read_maps(r, name);
+        take_maps(r, name);
     } else if (sscanf(name, SESSION_FAILED, &pid, &tid, &error) == 3) {
         unlinkat(r->dir_fd, name, 0);
         r->failed[error & 255]++;
+    } else if (sscanf(name, SESSION_LATE, &pid) == 1) {
+        unlinkat(r->dir_fd, name, 0);
+        r->late++;
     }
 }
 
@@ -449,7 +442,7 @@ static void look_at_threads(Recorder *r, bool who_lives)
             SESSION_ENDED || (who_lives && !alive(t))) {
             end_thread(r, t);
         } else {
-            drain(r, t);
+            drain(r, t, SESSION_ALL);
         }
     }
 }

@@ -59,6 +59,7 @@ typedef struct Recorder {
     unsigned nr_threads, nr_processes;
     unsigned unfinished;    /* threads that ended without a word */
     unsigned failed[256];   /* threads without a session, by errno */
+    unsigned late;          /* processes that do not tell of libraries */
     uint32_t enabled;       /* events, in any session */
     uint64_t records, missed;
     uint64_t counts[LWP_NR_EVENTS];

@@ -89,6 +89,7 @@ static void put_other(uint32_t type, const void *chunk, size_t size)
     const DataCounts *counts = chunk;
     const DataThread *end = chunk;
     const DataMap *map = chunk;
+    const DataFile *file = chunk;
 
     if (type == DATA_PROCESS && size >= sizeof(*process)) {
         printf("# program: %d, parent %d, %u bits: ", process->pid,
@@ -104,6 +105,17 @@ static void put_other(uint32_t type, const void *chunk, size_t size)
                map->prot & PROT_WRITE ? 'w' : '-',
                map->prot & PROT_EXEC ? 'x' : '-', map->offset);
         put_text(stdout, map->path, TEXT_PLAIN);
+        printf("\n");
+    } else if (type == DATA_FILE && size > sizeof(*file)) {
+        printf("# file: ");
+        put_text(stdout, file->path, TEXT_PLAIN);
+        if (file->id.size != UINT64_MAX) {
+            printf(", %" PRIu64 " bytes", file->id.size);
+        }
+        for (size_t i = 0; i < file->id.build_id_size &&
+                           i < sizeof(file->id.build_id); i++) {
+            printf("%s%02x", i ? "" : ", build ID ", file->id.build_id[i]);
+        }
         printf("\n");
     } else if (type == DATA_END && size >= sizeof(*end)) {
         printf("# end: %d/%d\n", end->pid, end->tid);

@@ -22,14 +22,22 @@
  */
 #define SESSION_CONFIG      "config"        /* SessionConfig */
 #define SESSION_THREAD      "s.%d.%d.%u"    /* pid, tid, number: LwpSession */
-#define SESSION_MAPS        "m.%d.%u"       /* pid, number: /proc/self/maps */
+#define SESSION_MAPS        "m.%d.%u"       /* pid, number: see below */
 #define SESSION_FAILED      "f.%d.%d.%d"    /* pid, tid, errno: no session */
+#define SESSION_LATE        "l.%d"          /* pid: does not see dlopen() */
 
 typedef struct SessionConfig {
     uint32_t magic;
     uint32_t maps;          /* are wanted */
     LwpOptions options;     /* events are tried as far as they are available */
 } SessionConfig;
+
+/*
+ * What a process has mapped: a line with a thread and the head of its ring when
+ * that was so, which tells which of its records are older; then
+ * /proc/self/maps.
+ */
+#define SESSION_MAPS_HEAD   "lwp %d %u\n"   /* tid, bytes */
 
 enum {
     SESSION_RUNS = 1,       /* the library will say when it ends */
@@ -75,10 +83,13 @@ void session_init(LwpSession *session, const LwpOptions *options,
 
 /*
  * What lwp_drain() does, where the CPU that runs this need not have LWP, and
- * the program may write anything here meanwhile: SIZE is the ring's.  -1: the
- * head or the tail is not in it.
+ * the program may write anything here meanwhile: SIZE is the ring's.  It ends
+ * at UNTIL, which the head has been, and does nothing if that was drained
+ * before; or at the head, if it is SESSION_ALL.  -1: the head or the tail is
+ * not in the ring.
  */
-ssize_t session_drain(LwpSession *session, uint32_t size,
+#define SESSION_ALL         UINT32_MAX
+ssize_t session_drain(LwpSession *session, uint32_t size, uint32_t until,
                       LwpCallback *callback, void *opaque);
 
 /*

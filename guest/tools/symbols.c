@@ -2,22 +2,22 @@
 /*
  * Names of the code and data in ELF files: functions, source lines.
  *
- * libdwfl would find debug files too, but it has dlopen() in it, which a
- * static program had better not use.
+ * libdwfl finds separate debug files.  It is not asked which compilation unit
+ * an address is in, as it only looks into .debug_aranges, which compilers other
+ * than GCC leave out.
  */
-#include <elfutils/libdw.h>
+#include <elfutils/libdwelf.h>
+#include <elfutils/libdwfl.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <gelf.h>
 #include <inttypes.h>
-#include <libgen.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <zlib.h>
 #include "symbols.h"
 #include "table.h"
 #include "text.h"
@@ -35,42 +35,167 @@ typedef struct CuRange {
 
 struct Object {
     const char *path;
-    const char *file;
-    Elf *elf;               /* NULL: not there, or no ELF file */
-    Elf *debug;             /* the separate debug file, or elf */
+    FileId id;
+    const char *file;       /* NULL: there is none that is the right one */
+    Dwfl_Module *module;    /* of a Dwfl of its own; NULL: no ELF file */
+    Elf *elf;               /* its */
     Symbol *symbols;        /* by address */
     size_t nr_symbols;
     Dwarf *dwarf;
     CuRange *cus;           /* by address */
     size_t nr_cus;
-    int error;              /* why it could not be opened; 0: no ELF file */
+    const char *why;        /* it could not be opened */
     bool symbols_read, lines_read;
 };
 
 const char *symbols_root = "";
 const char *symbols_debug_dir = "/usr/lib/debug";
+bool symbols_debuginfod;
 
-static Elf *open_elf(const char *file)
+/* What libdwfl searches, and for which the CRC of a debug link has to fit. */
+static char *debug_path;
+
+static const Dwfl_Callbacks callbacks = {
+    .find_elf = dwfl_build_id_find_elf,
+    .find_debuginfo = dwfl_standard_find_debuginfo,
+    .debuginfo_path = &debug_path,
+};
+
+static void set_debug_path(void)
+{
+    static char dir[PATH_MAX];
+    char joined[PATH_MAX];
+
+    if (debug_path) {
+        return;
+    }
+    snprintf(joined, sizeof(joined), "%s%s", symbols_root, symbols_debug_dir);
+    /* A relative one would be relative to the program's folder. */
+    if (!realpath(joined, dir)) {
+        strcpy(dir, "/nonexistent");
+    }
+    if (asprintf(&debug_path, "+:.debug:%s", dir) < 0) {
+        exit(1);
+    }
+    if (!symbols_debuginfod) {
+        unsetenv("DEBUGINFOD_URLS");
+    }
+}
+
+static bool same_build_id(const FileId *id, const void *other, ssize_t size)
+{
+    return size > 0 &&
+           id->build_id_size == ((size_t)size < sizeof(id->build_id) ?
+                                 (size_t)size : sizeof(id->build_id)) &&
+           !memcmp(id->build_id, other, id->build_id_size);
+}
+
+static const char *hex(const uint8_t *id, size_t size)
+{
+    char text[2 * sizeof(((FileId *)0)->build_id) + 1] = "none";
+
+    for (size_t i = 0; i < size && 2 * i + 2 < sizeof(text); i++) {
+        sprintf(text + 2 * i, "%02x", id[i]);
+    }
+    return keep_text(text);
+}
+
+/* Whether it is the file that the profile is of; if not, why. */
+static bool is_right(Object *o, Elf *elf, const struct stat *st)
+{
+    int64_t mtime = st->st_mtim.tv_sec * 1000000000ll + st->st_mtim.tv_nsec;
+    const void *id;
+    ssize_t size;
+    char text[400];
+
+    if (o->id.build_id_size) {
+        size = dwelf_elf_gnu_build_id(elf, &id);
+        if (same_build_id(&o->id, id, size)) {
+            return true;
+        }
+        snprintf(text, sizeof(text), "it is another file than the one that "
+                 "was profiled (build ID %s, then %s)",
+                 hex(id, size > 0 ? size : 0),
+                 hex(o->id.build_id, o->id.build_id_size));
+    } else {
+        if (!o->id.size || ((uint64_t)st->st_size == o->id.size &&
+                            mtime == o->id.mtime)) {
+            return true;
+        }
+        snprintf(text, sizeof(text), "it has been changed since it was "
+                 "profiled, and has no build ID");
+    }
+    o->why = keep_text(text);
+    return false;
+}
+
+static bool open_object(Object *o, const char *file, int fd)
 {
     struct stat st;
+    Dwfl *dwfl = NULL;
+    Dwarf_Addr bias;
     Elf *elf;
-    int fd;
 
     /* To open a device that was mapped may do something. */
-    if (stat(file, &st) || !S_ISREG(st.st_mode)) {
-        return NULL;
+    if (fd < 0 && !stat(file, &st) && S_ISREG(st.st_mode)) {
+        fd = open(file, O_RDONLY | O_CLOEXEC);
     }
-    fd = open(file, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) {
-        return NULL;
+    if (fd < 0 || fstat(fd, &st)) {
+        o->why = errno ? strerror(errno) : "not an ELF file";
+        return false;
     }
+    o->why = "not an ELF file";
     elf = elf_begin(fd, ELF_C_READ_MMAP, NULL);
-    if (elf && elf_kind(elf) == ELF_K_ELF) {
-        return elf;         /* libdw finds the file's folder by fd */
+    if (elf && elf_kind(elf) == ELF_K_ELF && is_right(o, elf, &st)) {
+        dwfl = dwfl_begin(&callbacks);
     }
     elf_end(elf);
-    close(fd);
-    return NULL;
+    if (dwfl) {
+        dwfl_report_begin(dwfl);
+        o->module = dwfl_report_elf(dwfl, o->path, file, fd, 0, true);
+        dwfl_report_end(dwfl, NULL, NULL);
+        o->elf = o->module ? dwfl_module_getelf(o->module, &bias) : NULL;
+    }
+    if (!o->elf) {
+        dwfl_end(dwfl);
+        o->module = NULL;
+        close(fd);
+        return false;
+    }
+    o->file = keep_text(file);
+    return true;
+}
+
+/* The file itself, or what was split off it, wherever it may be by its ID. */
+static void find_by_build_id(Object *o)
+{
+    Dwfl *dwfl = dwfl_begin(&callbacks);
+    const char *id = hex(o->id.build_id, o->id.build_id_size), *why = o->why;
+    char *name = NULL, path[PATH_MAX];
+    Dwfl_Module *module = NULL;
+    Elf *elf = NULL;
+    int fd = -1;
+
+    if (dwfl) {
+        dwfl_report_begin(dwfl);
+        module = dwfl_report_module(dwfl, o->path, 0, UINT64_MAX);
+        dwfl_report_end(dwfl, NULL, NULL);
+    }
+    if (module && !dwfl_module_report_build_id(module, o->id.build_id,
+                                               o->id.build_id_size, 0)) {
+        fd = dwfl_build_id_find_elf(module, NULL, o->path, 0, &name, &elf);
+    }
+    if (fd < 0 || !open_object(o, name ? name : o->path, fd)) {
+        snprintf(path, sizeof(path), "%s/.build-id/%.2s/%s.debug",
+                 debug_path + strlen("+:.debug:"), id, id + 2);
+        open_object(o, path, -1);
+    }
+    if (!o->elf) {
+        o->why = why;
+    }
+    elf_end(elf);
+    free(name);
+    dwfl_end(dwfl);
 }
 
 static Elf_Scn *find_section(Elf *elf, const char *name, GElf_Shdr *shdr)
@@ -100,86 +225,6 @@ static Elf_Data *section_data(Elf *elf, const char *name, GElf_Shdr *shdr)
     return scn && shdr->sh_type != SHT_NOBITS ? elf_getdata(scn, NULL) : NULL;
 }
 
-static const void *build_id(Elf *elf, size_t *size)
-{
-    GElf_Shdr shdr;
-    GElf_Nhdr nhdr;
-    size_t name, desc;
-    Elf_Data *data = section_data(elf, ".note.gnu.build-id", &shdr);
-
-    if (!data || !gelf_getnote(data, 0, &nhdr, &name, &desc) ||
-        nhdr.n_type != NT_GNU_BUILD_ID || nhdr.n_descsz < 2) {
-        return NULL;
-    }
-    *size = nhdr.n_descsz;
-    return (char *)data->d_buf + desc;
-}
-
-static Elf *debug_by_build_id(Object *o)
-{
-    size_t size, other_size;
-    const uint8_t *id = build_id(o->elf, &size);
-    const void *other;
-    char file[PATH_MAX];
-    int n;
-    Elf *elf;
-
-    if (!id) {
-        return NULL;
-    }
-    n = snprintf(file, sizeof(file), "%s%s/.build-id/%02x/", symbols_root,
-                 symbols_debug_dir, id[0]);
-    if (n + 2 * size + sizeof(".debug") > sizeof(file)) {
-        return NULL;
-    }
-    for (size_t i = 1; i < size; i++) {
-        n += sprintf(file + n, "%02x", id[i]);
-    }
-    strcpy(file + n, ".debug");
-    elf = open_elf(file);
-    if (elf) {
-        other = build_id(elf, &other_size);
-        if (!other || other_size != size || memcmp(id, other, size)) {
-            elf_end(elf);
-            return NULL;
-        }
-    }
-    return elf;
-}
-
-/* .gnu_debuglink: a file's name, and the CRC of its contents. */
-static Elf *debug_by_link(Object *o)
-{
-    GElf_Shdr shdr;
-    Elf_Data *data = section_data(o->elf, ".gnu_debuglink", &shdr);
-    char *copy = strdup(o->path);
-    const char *dir = copy ? dirname(copy) : "";
-    Elf *found = NULL;
-
-    for (int i = 0; data && data->d_size > 4 && i < 3 && !found; i++) {
-        char file[PATH_MAX];
-        const char *raw;
-        uint32_t crc;
-        size_t size;
-
-        snprintf(file, sizeof(file), "%s%s%s%s/%.*s", symbols_root,
-                 i == 2 ? symbols_debug_dir : "", dir,
-                 i == 1 ? "/.debug" : "", (int)data->d_size - 4,
-                 (char *)data->d_buf);
-        found = open_elf(file);
-        if (found) {
-            memcpy(&crc, (char *)data->d_buf + data->d_size - 4, sizeof(crc));
-            raw = elf_rawfile(found, &size);
-            if (!raw || crc32_z(0, (const Bytef *)raw, size) != crc) {
-                elf_end(found);
-                found = NULL;
-            }
-        }
-    }
-    free(copy);
-    return found;
-}
-
 static void add_symbol(Object *o, const char *name, uint64_t start,
                        uint64_t size, int rank)
 {
@@ -189,47 +234,45 @@ static void add_symbol(Object *o, const char *name, uint64_t start,
     };
 }
 
-static void read_symbols(Object *o, Elf *elf, uint32_t table_type)
+static void read_symbols(Object *o)
 {
-    Elf_Scn *scn = NULL;
-    GElf_Shdr shdr, in;
-    GElf_Sym sym;
+    int n = dwfl_module_getsymtab(o->module);
 
-    while ((scn = elf_nextscn(elf, scn))) {
-        Elf_Data *data = gelf_getshdr(scn, &shdr) &&
-                         shdr.sh_type == table_type ?
-                         elf_getdata(scn, NULL) : NULL;
+    for (int i = 0; i < n; i++) {
+        Dwarf_Addr bias;
+        GElf_Word shndx;
+        GElf_Addr address;
+        GElf_Sym sym;
+        GElf_Shdr in;
+        Elf *elf;
+        const char *name = dwfl_module_getsym_info(o->module, i, &sym, &address,
+                                                   &shndx, &elf, &bias);
+        int type = GELF_ST_TYPE(sym.st_info);
+        int bind = GELF_ST_BIND(sym.st_info);
+        Elf_Scn *home = name && elf && shndx != SHN_UNDEF &&
+                        shndx < SHN_LORESERVE ? elf_getscn(elf, shndx) : NULL;
+        uint64_t size = sym.st_size;
 
-        for (int i = 0; data && gelf_getsym(data, i, &sym); i++) {
-            int type = GELF_ST_TYPE(sym.st_info);
-            int bind = GELF_ST_BIND(sym.st_info);
-            const char *name = elf_strptr(elf, shdr.sh_link, sym.st_name);
-            Elf_Scn *home = sym.st_shndx != SHN_UNDEF &&
-                            sym.st_shndx < SHN_LORESERVE ?
-                            elf_getscn(elf, sym.st_shndx) : NULL;
-            uint64_t size = sym.st_size;
-
-            if (!name || !*name || !home || !gelf_getshdr(home, &in) ||
-                !(in.sh_flags & SHF_ALLOC) || in.sh_flags & SHF_TLS) {
-                continue;
-            }
-            if (type == STT_NOTYPE ? !(in.sh_flags & SHF_EXECINSTR)
-                : type != STT_FUNC && type != STT_GNU_IFUNC &&
-                  type != STT_OBJECT) {
-                continue;
-            }
-            if (!size && !(in.sh_flags & SHF_EXECINSTR)) {
-                continue;
-            }
-            /*
-             * One address may have several names: that of a function, a
-             * strong one, and with few underscores is what people know.
-             */
-            add_symbol(o, name, sym.st_value, size,
-                       (size ? 1000 : 0) + (type != STT_NOTYPE ? 500 : 0) +
-                       (bind == STB_GLOBAL ? 200 : bind == STB_LOCAL ? 0 : 100)
-                       - (int)strspn(name, "_"));
+        if (!home || !*name || !gelf_getshdr(home, &in) ||
+            !(in.sh_flags & SHF_ALLOC) || in.sh_flags & SHF_TLS) {
+            continue;
         }
+        if (type == STT_NOTYPE ? !(in.sh_flags & SHF_EXECINSTR)
+            : type != STT_FUNC && type != STT_GNU_IFUNC &&
+              type != STT_OBJECT) {
+            continue;
+        }
+        if (!size && !(in.sh_flags & SHF_EXECINSTR)) {
+            continue;
+        }
+        /*
+         * One address may have several names: that of a function, a strong
+         * one, and with few underscores is what people know.
+         */
+        add_symbol(o, name, sym.st_value, size,
+                   (size ? 1000 : 0) + (type != STT_NOTYPE ? 500 : 0) +
+                   (bind == STB_GLOBAL ? 200 : bind == STB_LOCAL ? 0 : 100)
+                   - (int)strspn(name, "_"));
     }
 }
 
@@ -449,71 +492,72 @@ static void sort_symbols(Object *o)
 
 typedef struct ObjectItem {
     uint64_t path;
+    FileId id;
     Object *object;
 } ObjectItem;
 
-Object *object_get(const char *path)
+Object *object_get(const char *path, const FileId *id)
 {
     static Table objects = TABLE(ObjectItem, object);
-    uint64_t key;
-    ObjectItem *item;
+    char file[PATH_MAX];
+    ObjectItem key, *item;
     Object *o;
 
     path = keep_text(path);
-    key = (uintptr_t)path;
+    memset(&key, 0, sizeof(key));
+    key.path = (uintptr_t)path;
+    if (id) {
+        key.id = *id;
+    }
     item = table_get(&objects, &key);
     if (item->object) {
         return item->object;
     }
     o = item->object = grow(NULL, 0, sizeof(*o));
     memset(o, 0, sizeof(*o));
-    o->path = o->file = path;
+    o->path = path;
+    o->id = key.id;
     if (*path != '/') {
         return o;           /* [vdso], [anon] and so on */
     }
-    if (*symbols_root) {
-        char file[PATH_MAX];
-
-        snprintf(file, sizeof(file), "%s%s", symbols_root, path);
-        o->file = keep_text(file);
-    }
     elf_version(EV_CURRENT);
+    set_debug_path();
+    snprintf(file, sizeof(file), "%s%s", symbols_root, path);
     errno = 0;
-    o->elf = open_elf(o->file);
-    o->error = o->elf ? 0 : errno;
+    if (!open_object(o, file, -1) && o->id.build_id_size) {
+        find_by_build_id(o);
+    }
     return o;
+}
+
+/* Wherever it is that somebody has copied it. */
+static bool has_section(Object *o, const char *name)
+{
+    Dwarf_Addr bias;
+    Dwarf *dwarf;
+    GElf_Shdr shdr;
+
+    if (find_section(o->elf, name, &shdr)) {
+        return true;
+    }
+    dwarf = dwfl_module_getdwarf(o->module, &bias);
+    return dwarf && find_section(dwarf_getelf(dwarf), name, &shdr);
 }
 
 static void load_symbols(Object *o)
 {
-    GElf_Shdr shdr;
-
     o->symbols_read = true;
     if (!o->elf) {
         if (*o->path == '/') {
             fprintf(stderr, "lwp: no symbols of ");
-            put_text(stderr, o->file, TEXT_PLAIN);
-            fprintf(stderr, ": %s\n",
-                    o->error ? strerror(o->error) : "not an ELF file");
+            put_text(stderr, symbols_root, TEXT_PLAIN);
+            put_text(stderr, o->path, TEXT_PLAIN);
+            fprintf(stderr, ": %s\n", o->why);
         }
         return;
     }
-    o->debug = o->elf;
-    if (!find_section(o->elf, ".symtab", &shdr) ||
-        !find_section(o->elf, ".debug_info", &shdr)) {
-        Elf *debug = debug_by_build_id(o);
-
-        o->debug = debug ? debug : debug_by_link(o);
-        if (!o->debug) {
-            o->debug = o->elf;
-        }
-    }
-    read_symbols(o, o->elf, SHT_SYMTAB);
-    if (o->debug != o->elf) {
-        read_symbols(o, o->debug, SHT_SYMTAB);
-    }
-    read_symbols(o, o->elf, SHT_DYNSYM);
-    if (!find_section(o->debug, ".symtab", &shdr)) {
+    read_symbols(o);
+    if (!has_section(o, ".symtab")) {
         read_unwind_table(o);
     }
     read_plt(o);
@@ -628,10 +672,11 @@ static int compare_cus(const void *a, const void *b)
 static void read_cus(Object *o)
 {
     Dwarf_Off at = 0, next;
+    Dwarf_Addr bias;
     size_t header;
 
     o->lines_read = true;
-    o->dwarf = o->debug ? dwarf_begin_elf(o->debug, DWARF_C_READ, NULL) : NULL;
+    o->dwarf = o->module ? dwfl_module_getdwarf(o->module, &bias) : NULL;
     for (; o->dwarf && !dwarf_nextcu(o->dwarf, at, &next, &header, NULL, NULL,
                                      NULL); at = next) {
         Dwarf_Addr base, start, end;

@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include "data.h"
 
 typedef struct Object Object;
 
@@ -23,11 +24,16 @@ typedef struct Function {
 /* Where files are looked for; to be set before the first object_get(). */
 extern const char *symbols_root;        /* instead of / */
 extern const char *symbols_debug_dir;   /* instead of /usr/lib/debug */
+extern bool symbols_debuginfod;         /* ask $DEBUGINFOD_URLS, too */
 
-/* There is one for each path, also if there is no such file. */
-Object *object_get(const char *path);
+/*
+ * There is one for each path and file that was there, also if there is no such
+ * file now.  NULL: which file it was is not known.  A file that is not the one
+ * of this ID is not used.
+ */
+Object *object_get(const char *path, const FileId *id);
 const char *object_path(const Object *o);
-/* Where the file can be read on this machine. */
+/* Where the file can be read on this machine; NULL: nowhere. */
 const char *object_file(const Object *o);
 
 /* The address, as in the ELF file, of what is at this offset of the file. */

@@ -58,26 +58,48 @@ static void reindex(Table *t)
     free(old);
 }
 
+/* Where it is, or would be. */
+static TableSlot *find_slot(const Table *t, const void *key, uint32_t h)
+{
+    size_t slot = h & t->mask;
+
+    while (t->index[slot].item &&
+           (t->index[slot].hash != h ||
+            memcmp(table_at(t, t->index[slot].item - 1), key, t->key_size))) {
+        slot = (slot + 1) & t->mask;
+    }
+    return &t->index[slot];
+}
+
+void *table_find(const Table *t, const void *key)
+{
+    const TableSlot *slot;
+
+    if (!t->count) {
+        return NULL;
+    }
+    slot = find_slot(t, key, hash(key, t->key_size));
+    return slot->item ? table_at(t, slot->item - 1) : NULL;
+}
+
 void *table_get(Table *t, const void *key)
 {
     uint32_t h = hash(key, t->key_size);
-    size_t slot;
+    TableSlot *slot;
     char *item;
 
     if (t->count * 4 >= t->mask * 3) {
         reindex(t);
     }
-    for (slot = h & t->mask; t->index[slot].item; slot = (slot + 1) & t->mask) {
-        item = table_at(t, t->index[slot].item - 1);
-        if (t->index[slot].hash == h && !memcmp(item, key, t->key_size)) {
-            return item;
-        }
+    slot = find_slot(t, key, h);
+    if (slot->item) {
+        return table_at(t, slot->item - 1);
     }
     t->items = grow(t->items, t->count, t->item_size);
     item = table_at(t, t->count++);
     memcpy(item, key, t->key_size);
     memset(item + t->key_size, 0, t->item_size - t->key_size);
-    t->index[slot] = (TableSlot) { h, t->count };
+    *slot = (TableSlot) { h, t->count };
     return item;
 }
 

@@ -204,6 +204,19 @@ int main(int argc, char **argv)
         } else if (!strcmp(argv[4], "dlclose")) {
             dlclose(library);
         }
+    } else if (!strcmp(what, "reload")) {
+        for (int i = 3; i < 5; i++) {
+            void *library = dlopen(argv[i], RTLD_NOW);
+            void (*run)(unsigned long) = dlsym(library, "in_library");
+
+            printf("%p\n", (void *)run);
+            run(n += 1000);
+            if (i == 3) {
+                dlclose(library);
+            }
+        }
+        fflush(stdout);
+        kill(getpid(), SIGKILL);
     } else if (!strcmp(what, "kill")) {
         spin(n);
         kill(getpid(), SIGKILL);
@@ -475,6 +488,44 @@ class Libraries(Case):
             self.quiet()
             self.assertEqual(self.loops('dso', function='in_library'),
                              {(library,): 4000}, how)
+
+
+    def check_reloaded(self, bits):
+        """One takes the place of another, and then the program is killed."""
+        paths = [common.compile_c(self.path(f'{name}{bits}.so'), LIBRARY,
+                                  '-shared', '-fPIC', '-O1',
+                                  *(['-m32'] if bits == 32 else []))
+                 for name in ('one', 'two')]
+        out = self.record('reload', 3000, *paths, bits=bits,
+                          status=128 + signal.SIGKILL)
+        self.assertEqual(len(set(out.split())), 1, 'not at the same address')
+        self.assertEqual(self.loops('dso', function='in_library'),
+                         {(paths[0],): 4000, (paths[1],): 5000})
+        self.assertNotIn('dynamic linker', self.recorded)
+
+    def test_reloaded(self):
+        self.check_reloaded(64)
+
+    def test_reloaded_32_bits(self):
+        self.check_reloaded(32)
+
+    def test_build_id(self):
+        """The profile says which files they were, and that is compared."""
+        program = self.path('changes')
+        source = SOURCE.replace('noinline)) void spin', 'noinline)) void spun')
+        for attempt, text in enumerate((SOURCE, source.replace(
+                'spin(', 'spun('))):
+            common.compile_c(program, text, '-O1', '-pthread', '-ldl', '-w',
+                             '-Wl,--build-id')
+            if not attempt:
+                self.lwp('record', *EACH_BRANCH, '--', *Setup.qemu(), program,
+                         'loop', '1000')
+                self.assertEqual(self.loops(), {(): 1000})
+        self.assertEqual(self.loops(function='spun'), {})
+        self.lwp('report')
+        self.assertIn(f'{program}: it is another file than', self.stderr)
+        self.assertRegex(self.lwp('script', '-a'), rf'(?m)^# file: {program}, '
+                         r'\d+ bytes, build ID [0-9a-f]{40}$')
 
 
 class Signals(Case):

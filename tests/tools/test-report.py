@@ -20,7 +20,7 @@ import common
 from common import Setup
 
 VAL, IRE, BRE, DME, CNH, RNH, INS = 1, 2, 3, 4, 5, 6, 255
-PROCESS, MAP, RECORDS, LOST, END, COUNTS = range(1, 7)
+PROCESS, MAP, RECORDS, LOST, END, COUNTS, FILE, SNAPSHOT = range(1, 9)
 TAKEN, PREDICTED, KNOWN = 1 << 15, 1 << 14, 1 << 13
 HAS_DATA, L3, DRAM = 1 << 12, 1 << 13, 3 << 13
 
@@ -74,6 +74,16 @@ def process(pid, comm, bits=64, ppid=1):
 def mapping(pid, start, end, offset, path, prot=5):
     return chunk(MAP, struct.pack('<iIQQQ', pid, prot, start, end, offset) +
                  path.encode() + b'\0')
+
+
+def file_id(path, size=0, mtime=0, build_id=b''):
+    return chunk(FILE, struct.pack('<QqII32s', size, mtime, len(build_id), 0,
+                                   build_id) + path.encode() + b'\0')
+
+
+def snapshot(pid, *maps):
+    return (chunk(SNAPSHOT, struct.pack('<iI', pid, 1)) + b''.join(maps) +
+            chunk(SNAPSHOT, struct.pack('<iI', pid, 2)))
 
 
 def record(event, ip, data=0, flags=0, data1=0, core=0):
@@ -283,7 +293,7 @@ class Functions(Case):
         for how in 'none', 'build-id', 'link', 'symfs':
             program = Program(self.folder, how, '-Wl,--build-id')
             maps = program.maps(PID)
-            apart = os.path.join(self.folder, how + '.debug')
+            apart = os.path.join(self.folder, how + '.apart')
             subprocess.run(['objcopy', '--only-keep-debug', program.path,
                             apart], check=True)
             subprocess.run(['strip', program.path], check=True)
@@ -352,6 +362,23 @@ class Maps(Case):
             ('one', '[heap]', f'[heap+{offset:#x}]'),
             ('two', '[unknown]', f'[unknown+{p.at("hot"):#x}]')})
 
+    def test_snapshots(self):
+        """A library in the place of another one has its own records."""
+        one, two = mapping(PID, 0x1000, 0x3000, 0, '/lib/one', 5), mapping(
+            PID, 0x1000, 0x4000, 0, '/lib/two', 5)
+        data = mapping(PID, 0x8000, 0x9000, 0, '/lib/data', 1)
+        late = mapping(PID, 0xa000, 0xb000, 0, '/lib/late', 5)
+        here, there = record(IRE, 0x1010), record(IRE, 0x3010)
+        self.write(process(PID, 'p'), snapshot(PID, one),
+                   records(PID, PID, here, there, record(IRE, 0xa000)),
+                   snapshot(PID, data), records(PID, PID, here, here),
+                   snapshot(PID, data, two), records(PID, PID, *[here] * 4),
+                   snapshot(PID, data, two, late), records(PID, PID, there))
+        _, events = self.json('-s', 'dso')
+        self.assertEqual({r['dso']: r['records'] for r in
+                          events['ire']['rows']}, {
+            '/lib/one': 1, '/lib/two': 4 + 2 + 1 + 1, '/lib/late': 1})
+
     def test_breakdown(self):
         p = self.pie
         one, two = record(IRE, p.at('hot')), record(IRE, p.at('leaf'), core=3)
@@ -382,6 +409,73 @@ class Maps(Case):
         self.assertEqual(events['cnh']['counted'], 12345)
         self.assertEqual(events['cnh']['interval'], 1008)
         self.assertEqual(events['cnh']['period'], 1009)
+
+
+class Identity(Case):
+    """Names are those of the file that was profiled, or there are none."""
+
+    def check(self, names, message, *args, **ident):
+        p = self.program
+        self.write(process(PID, 'p'), file_id(p.path, **ident),
+                   snapshot(PID, p.maps(PID)),
+                   records(PID, PID, record(IRE, p.at('hot', 1))))
+        _, events = self.json(*args)
+        self.assertEqual(self.functions(events['ire']).keys(), {
+            (os.path.basename(p.path), names)})
+        if message:
+            self.assertIn(message, self.stderr)
+        else:
+            self.assertEqual(self.stderr, '')
+
+    def setUp(self):
+        super().setUp()
+        self.program = Program(self.folder, 'ident', '-Wl,--build-id')
+        out = self.program.tool('readelf', '-n')
+        self.build_id = bytes.fromhex(re.search(r'Build ID: (\w+)', out)[1])
+        self.unknown = f'[ident+{self.program.symbols["hot"][0] + 1:#x}]'
+
+    def test_build_id(self):
+        """Another build ID: a warning instead of wrong names."""
+        self.check('hot', None, build_id=self.build_id)
+        wrong = bytes([self.build_id[0] ^ 1]) + self.build_id[1:]
+        # Without the file, an address is an offset in it.
+        offset = self.unknown
+        self.check(offset, f'{self.program.path}: it is another file than the '
+                   f'one that was profiled (build ID {self.build_id.hex()}, '
+                   f'then {wrong.hex()})', build_id=wrong)
+        out = self.lwp('annotate', offset)
+        self.assertIn('There are no instructions, as the file is not here', out)
+
+    def test_found_by_build_id(self):
+        """It is found in .build-id, whole or what strip has split off."""
+        place = os.path.join(self.folder, 'debug/.build-id',
+                             self.build_id.hex()[:2])
+        os.makedirs(place)
+        maps = self.program.maps(PID)
+        self.program.maps = lambda pid: maps
+        whole = self.program.path + '.whole'
+        os.rename(self.program.path, whole)
+        for end in '', '.debug':
+            path = os.path.join(place, self.build_id.hex()[2:] + end)
+            subprocess.run(['objcopy', *(['--only-keep-debug'] if end else []),
+                            whole, path], check=True)
+            for here in None, '/bin/true':
+                if here:
+                    shutil.copy(here, self.program.path)
+                self.check('hot', None, '--debug-dir',
+                           os.path.join(self.folder, 'debug'),
+                           build_id=self.build_id)
+            os.unlink(self.program.path)
+            os.unlink(path)
+
+    def test_time(self):
+        """Without a build ID, size and time tell."""
+        st = os.stat(self.program.path)
+        self.check('hot', None, size=st.st_size, mtime=st.st_mtime_ns)
+        for size, mtime in ((st.st_size, st.st_mtime_ns + 1),
+                            (st.st_size + 1, st.st_mtime_ns)):
+            self.check(self.unknown, 'it has been changed since it was '
+                       'profiled', size=size, mtime=mtime)
 
 
 class Branches(Case):
