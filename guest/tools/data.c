@@ -3,14 +3,17 @@
  * Files of "lwp record": see data.h.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include "data.h"
 
 struct DataWriter {
     FILE *file;
     char *path;
+    char *real, *temporary; /* NULL: it is no file, but a device or a pipe */
     bool failed;            /* and has said so */
 };
 
@@ -35,6 +38,8 @@ static void writer_free(DataWriter *w)
 {
     if (w) {
         free(w->path);
+        free(w->real);
+        free(w->temporary);
         free(w);
     }
 }
@@ -46,6 +51,33 @@ static DataHeader complete(const DataHeader *header)
     memcpy(h.magic, DATA_MAGIC, sizeof(h.magic));
     h.size = sizeof(h);
     return h;
+}
+
+/* A new file next to that of this path, unless that is something else. */
+static FILE *create(DataWriter *w)
+{
+    struct stat st;
+    FILE *f;
+    int fd;
+
+    if (!stat(w->path, &st) && !S_ISREG(st.st_mode)) {
+        return fopen(w->path, "we");
+    }
+    w->real = realpath(w->path, NULL);
+    if (!w->real) {
+        w->real = strdup(w->path);
+    }
+    if (!w->real || asprintf(&w->temporary, "%s.XXXXXX", w->real) < 0) {
+        w->temporary = NULL;
+        return NULL;
+    }
+    fd = mkostemp(w->temporary, O_CLOEXEC);
+    f = fd >= 0 ? fdopen(fd, "w") : NULL;
+    if (!f && fd >= 0) {
+        unlink(w->temporary);
+        close(fd);
+    }
+    return f;
 }
 
 DataWriter *data_create(const char *path, const DataHeader *header)
@@ -61,7 +93,7 @@ DataWriter *data_create(const char *path, const DataHeader *header)
         writer_free(w);
         return NULL;
     }
-    w->file = fopen(path, "we");
+    w->file = create(w);
     if (!w->file) {
         writer_failed(w);
         writer_free(w);
@@ -71,6 +103,9 @@ DataWriter *data_create(const char *path, const DataHeader *header)
     if (fwrite(&h, sizeof(h), 1, w->file) != 1 || fflush(w->file) != 0) {
         writer_failed(w);
         fclose(w->file);
+        if (w->temporary) {
+            unlink(w->temporary);
+        }
         writer_free(w);
         return NULL;
     }
@@ -108,12 +143,24 @@ bool data_write(DataWriter *w, uint32_t type, const void *head,
     return true;
 }
 
-bool data_finish(DataWriter *w)
+bool data_finish(DataWriter *w, bool keep)
 {
+    char *old;
     bool ok;
 
-    if (fclose(w->file) != 0) {
+    if (fclose(w->file) != 0 && keep) {
         writer_failed(w);
+    }
+    if (w->temporary && !keep) {
+        unlink(w->temporary);
+    } else if (w->temporary) {
+        if (asprintf(&old, "%s.old", w->real) > 0) {
+            rename(w->real, old);
+            free(old);
+        }
+        if (rename(w->temporary, w->real) != 0) {
+            writer_failed(w);
+        }
     }
     ok = !w->failed;
     writer_free(w);

@@ -107,12 +107,16 @@ typedef struct DataCounts {
     uint64_t events[LWP_NR_EVENTS];
 } DataCounts;
 
-/* Writing: false, with a message on stderr, if the disk is full or so. */
+/*
+ * Writing: false, with a message on stderr, if the disk is full or so.  A file
+ * gets its name when it is finished, and what had it gets ".old" behind; or
+ * nothing changes, if it is not to be kept.
+ */
 typedef struct DataWriter DataWriter;
 DataWriter *data_create(const char *path, const DataHeader *header);
 bool data_write(DataWriter *w, uint32_t type, const void *head,
                 size_t head_size, const void *body, size_t body_size);
-bool data_finish(DataWriter *w);
+bool data_finish(DataWriter *w, bool keep);
 
 /* Another header in place of the first, if the file is not a pipe. */
 void data_set_header(DataWriter *w, const DataHeader *header);

@@ -30,6 +30,26 @@ LwpInfo lwp_detect(void)
     return info;
 }
 
+uint32_t lwp_filters(const LwpInfo *info)
+{
+    uint32_t filters = LWP_FILTER_NAB | LWP_FILTER_NCB | LWP_FILTER_NRB;
+
+    if (info->ecx & 1u << 28) {
+        filters |= LWP_FILTER_NMB | LWP_FILTER_NPB;
+    }
+    if (info->ecx & 1u << 29) {
+        filters |= LWP_FILTER_IPI | LWP_FILTER_IPF;
+    }
+    if (info->ecx & 1u << 30) {
+        filters |= LWP_FILTER_CLF | LWP_FILTER_NBC | LWP_FILTER_RDC |
+                   LWP_FILTER_RAM | LWP_FILTER_OTH;
+    }
+    if (info->ecx & 1u << 31) {
+        filters |= LWP_FILTER_LATENCY;
+    }
+    return filters;
+}
+
 const char *lwp_strerror(int error)
 {
     switch (error) {
@@ -41,6 +61,8 @@ const char *lwp_strerror(int error)
         return "this CPU's version of LWP is not known";
     case EOPNOTSUPP:
         return "an event is not available";
+    case ERANGE:
+        return "this CPU does not have a filter (see lwp info)";
     case EINVAL:
         return "an option of LWP is out of range";
     case EBUSY:
@@ -137,6 +159,8 @@ LwpSession *lwp_open(const LwpOptions *options)
         errno = EINVAL;
     } else if (options->events & ~info.events) {
         errno = EOPNOTSUPP;
+    } else if (options->filters & ~lwp_filters(&info)) {
+        errno = ERANGE;
     } else {
         s = mmap(NULL, size, PROT_READ | PROT_WRITE,
                  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

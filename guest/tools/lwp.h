@@ -133,6 +133,9 @@ typedef void LwpCallback(const LwpRecord *record, void *opaque);
 
 LwpInfo lwp_detect(void);
 
+/* The bits of LWPCB.Filters that the CPU does not ignore (Table 3-1). */
+uint32_t lwp_filters(const LwpInfo *info);
+
 /*
  * lwp_open() makes a session for the calling thread.  It returns NULL and sets
  * errno, about which lwp_strerror() knows more than strerror(), to
@@ -140,6 +143,7 @@ LwpInfo lwp_detect(void);
  * ENOSYS           if the operating system has not made LWP available,
  * EPROTONOSUPPORT  if this version of LWP is unknown,
  * EOPNOTSUPP       if an event in options->events is not available,
+ * ERANGE           if this CPU does not have a filter in options->filters,
  * EINVAL           if another option is out of range, or
  * ENOMEM.
  */

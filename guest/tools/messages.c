@@ -56,6 +56,15 @@ void explain(const Recorder *r)
             r->stat ? "; counts are too low" :
             "; longer periods (-c) or a larger ring (-m) help");
     }
+    if (r->exhausted) {
+        say(r, "the driver had no memory to save the state of %" PRIu64
+            " threads, perhaps of these: they were not profiled any more",
+            r->exhausted);
+    }
+    if (r->heals) {
+        say(r, "LWP was found off %" PRIu64 " times, perhaps in these threads: "
+            "counts may be too low", r->heals);
+    }
     if (r->stat && r->unfinished) {
         say(r, "threads that were killed or still run: %u; of each, up to %u "
             "events of a kind are not counted", r->unfinished,

@@ -380,6 +380,8 @@ static void __attribute__((constructor)) program_starts(void)
             say_failed(EPROTONOSUPPORT);
         } else if (!(config.options.events & ~LWP_FLAG_INT)) {
             say_failed(EOPNOTSUPP);
+        } else if (config.options.filters & ~lwp_filters(&info)) {
+            say_failed(ERANGE);
         } else if (!size || pthread_key_create(&key, end_session) != 0 ||
                    pthread_atfork(NULL, NULL, child_starts) != 0 ||
                    at_quick_exit(flush_session) != 0) {

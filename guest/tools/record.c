@@ -43,11 +43,14 @@ static int record(Recorder *r)
         return 1;
     }
     ran = run(r);
-    written = data_finish(r->writer);
+    written = data_finish(r->writer, ran && r->nr_threads);
     if (!ran) {
         return r->status ? r->status : 1;
     }
     explain(r);
+    if (!r->nr_threads) {
+        return r->status ? r->status : 1;
+    }
     if (written) {
         say(r, "wrote %s: %" PRIu64 " records (threads: %u, processes: %u)",
             r->output, r->records, r->nr_threads, r->nr_processes);

@@ -310,6 +310,9 @@ static void start_thread(Recorder *r, const char *name)
     r->nr_threads++;
     r->nr_processes += s->first != 0;
     r->enabled |= s->cpuid[0] & r->config.options.events;
+    if (!(s->cpuid[0] & LWP_FLAG_INT)) {
+        r->attached = false;    /* nothing will tell */
+    }
     attach(r, t->pid);
     if (r->verbose) {
         say(r, "thread %d of %s (%d, %u bits) starts", t->tid, t->comm, t->pid,
@@ -558,7 +561,7 @@ static void take_signals(Recorder *r)
     }
 }
 
-static double now(void)
+double now(void)
 {
     struct timespec t;
 
@@ -574,6 +577,7 @@ static void follow(Recorder *r)
         { .fd = r->driver, .events = POLLIN },
     };
     double asked = now();
+    double ticked = asked;
     uint64_t interrupts;
     int delay = 0;
 
@@ -600,14 +604,48 @@ static void follow(Recorder *r)
         if (ask) {
             asked = now();
         }
+        if (r->tick_ms && now() - ticked >= r->tick_ms / 1e3) {
+            ticked += r->tick_ms / 1e3;
+            r->tick(r);
+        }
     }
 }
 
-/* False if the command was not run at all. */
+uint64_t counted(const Recorder *r, int event)
+{
+    uint64_t sum = r->counts[event - 1];
+
+    for (const RecordedThread *t = r->threads; t; t = t->next) {
+        sum += t->broken ? 0 : session_count(t->session, event, false);
+    }
+    return sum;
+}
+
+void prepare_again(Recorder *r)
+{
+    r->exited = false;
+    r->signal = r->status = 0;
+    r->nr_threads = r->nr_processes = r->unfinished = r->late = 0;
+    memset(r->failed, 0, sizeof(r->failed));
+    memset(r->counts, 0, sizeof(r->counts));
+    r->records = r->missed = r->branches = r->mispredicted = 0;
+    r->exhausted = r->heals = 0;
+}
+
+static struct lwp_ioc_status driver_status(const Recorder *r)
+{
+    struct lwp_ioc_status s = { 0 };
+
+    if (r->driver >= 0 && ioctl(r->driver, LWP_IOC_STATUS, &s) != 0) {
+        memset(&s, 0, sizeof(s));
+    }
+    return s;
+}
+
 bool run(Recorder *r)
 {
+    struct lwp_ioc_status before, after;
     sigset_t watched, mask;
-    double start;
     bool ok;
 
     sigemptyset(&watched);
@@ -627,16 +665,27 @@ bool run(Recorder *r)
     if (r->driver >= 0) {
         r->config.options.events |= LWP_FLAG_INT;
     }
-    start = now();
+    before = driver_status(r);
+    r->start = now();
     ok = make_directory(r) && run_command(r, &mask);
     if (ok) {
         follow(r);
-        r->seconds = now() - start;
+        r->seconds = now() - r->start;
         take_files(r);
         look_at_threads(r, true);
         end_all_threads(r);
     }
+    after = driver_status(r);
+    r->exhausted = after.exhausted - before.exhausted;
+    r->heals = after.heals - before.heals;
     remove_directory(r);
+    close(r->signals);
+    close(r->inotify);
+    if (r->driver >= 0) {
+        close(r->driver);
+    }
+    r->dir_fd = r->inotify = r->driver = -1;
+    sigprocmask(SIG_SETMASK, &mask, NULL);
     return ok;
 }
 

@@ -30,6 +30,11 @@ typedef struct RecordedThread {
 typedef struct Recorder {
     const char *name;       /* of the command */
     bool stat, json;
+    unsigned repeat;        /* 0 and 1: once */
+    const char *separator;  /* NULL: for people */
+    unsigned tick_ms;       /* how often tick() is called; 0: never */
+    void (*tick)(struct Recorder *r);
+    double start;           /* of the command, by now() */
     int verbose;
     const char *output;
     SessionConfig config;
@@ -64,6 +69,7 @@ typedef struct Recorder {
     uint64_t records, missed;
     uint64_t counts[LWP_NR_EVENTS];
     uint64_t branches, mispredicted;    /* in the sample */
+    uint64_t exhausted, heals;          /* see struct lwp_ioc_status */
 } Recorder;
 
 /* options.c: -1: go on; otherwise the program's exit status. */
@@ -74,6 +80,15 @@ __attribute__((format(printf, 2, 3)))
 void say(const Recorder *r, const char *format, ...);
 /* At the end: what was not counted or recorded, and why. */
 void explain(const Recorder *r);
+
+/* Seconds of CLOCK_MONOTONIC. */
+double now(void);
+
+/* What was counted of an event until now, exact to a period for each thread. */
+uint64_t counted(const Recorder *r, int event);
+
+/* Forget the last run. */
+void prepare_again(Recorder *r);
 
 /*
  * Run the command until it ends, and take what its threads record.  False, with

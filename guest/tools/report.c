@@ -396,6 +396,9 @@ static void put_event(const Profile *p, int event, const char *sort, bool json,
             continue;
         }
         rows_keys(&rows, view->keys);
+        if (!rows_are_for(&rows, event)) {
+            continue;
+        }
         rows_fill(&rows, p, event, view->nested, view->filter);
         if (json) {
             put_json_rows(p, event, &rows, view, limit);
@@ -499,7 +502,7 @@ int cmd_report(int argc, char **argv)
     };
     const char *sort = NULL, *svg = NULL;
     ProfileOptions options = { 0 };
-    int option, mode = OPTION_STDIO;
+    int option, mode = OPTION_STDIO, sortable = 0, others = 0;
     double limit = -1;
     bool ok = true;
     Profile p;
@@ -542,6 +545,16 @@ int cmd_report(int argc, char **argv)
     }
     if (!profile_load(&p, &options)) {
         return 1;
+    }
+    for (int event = 1; sort && event < 256; event++) {
+        if (p.records[event]) {
+            sortable += rows_are_for(&rows, event);
+            others++;
+        }
+    }
+    if (sort && others && !sortable) {
+        fprintf(stderr, "lwp: no event of the profile has all of %s\n", sort);
+        ok = false;
     }
     if (mode == OPTION_JSON) {
         put_json(&p, sort, limit < 0 ? 0 : limit);

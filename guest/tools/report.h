@@ -15,6 +15,7 @@ typedef struct Key {
     const char *name, *title;
     enum { KEY_TEXT, KEY_PATH, KEY_FUNCTION, KEY_NUMBER, KEY_HEX } type;
     uint64_t (*id)(const Profile *p, const Entry *e);
+    uint32_t events;        /* that have it: event_bit()s; all: also others */
 } Key;
 
 typedef struct Row {
@@ -41,6 +42,9 @@ typedef struct Rows {
 
 /* A list as that of --sort.  False, with a message, if one is not known. */
 bool rows_keys(Rows *rows, const char *list);
+
+/* Whether the event's records have all these keys. */
+bool rows_are_for(const Rows *rows, int event);
 
 /*
  * Count an event's records by these keys.  Rows are sorted: those with most

@@ -158,27 +158,33 @@ static uint64_t key_flags(const Profile *p, const Entry *e)
     return e->flags;
 }
 
+enum {
+    BRANCHES = LWP_FLAG(LWP_BRE),
+    MISSES = LWP_FLAG(LWP_DME),
+};
+#define VALUES  (LWP_FLAG(LWP_VAL) | LWP_FLAG_INT)
+
 static const Key keys[] = {
-    { "comm", "Command", KEY_TEXT, key_comm },
-    { "pid", "Process", KEY_NUMBER, key_pid },
-    { "tid", "Thread", KEY_NUMBER, key_tid },
-    { "cpu", "CPU", KEY_NUMBER, key_cpu },
-    { "dso", "Object", KEY_PATH, key_dso },
-    { "symbol", "Function", KEY_FUNCTION, key_symbol },
-    { "addr", "Address", KEY_HEX, key_addr },
-    { "srcline", "Source", KEY_PATH, key_srcline },
-    { "dso_to", "To object", KEY_PATH, key_dso_to },
-    { "symbol_to", "To function", KEY_FUNCTION, key_symbol_to },
-    { "addr_to", "To address", KEY_HEX, key_addr_to },
-    { "kind", "Kind", KEY_TEXT, key_kind },
-    { "source", "Source", KEY_TEXT, key_source },
-    { "line", "Data line", KEY_HEX, key_line },
-    { "data", "Data", KEY_TEXT, key_data },
-    { "variable", "Variable", KEY_TEXT, key_variable },
-    { "data1", "Data1", KEY_HEX, key_data1 },
-    { "data2", "Data2", KEY_HEX, key_line },
-    { "flags", "Flags", KEY_HEX, key_flags },
-    { "sym", "Function", KEY_FUNCTION, key_symbol },    /* as in perf */
+    { "comm", "Command", KEY_TEXT, key_comm, ~0u },
+    { "pid", "Process", KEY_NUMBER, key_pid, ~0u },
+    { "tid", "Thread", KEY_NUMBER, key_tid, ~0u },
+    { "cpu", "CPU", KEY_NUMBER, key_cpu, ~0u },
+    { "dso", "Object", KEY_PATH, key_dso, ~0u },
+    { "symbol", "Function", KEY_FUNCTION, key_symbol, ~0u },
+    { "addr", "Address", KEY_HEX, key_addr, ~0u },
+    { "srcline", "Source", KEY_PATH, key_srcline, ~0u },
+    { "dso_to", "To object", KEY_PATH, key_dso_to, BRANCHES },
+    { "symbol_to", "To function", KEY_FUNCTION, key_symbol_to, BRANCHES },
+    { "addr_to", "To address", KEY_HEX, key_addr_to, BRANCHES },
+    { "kind", "Kind", KEY_TEXT, key_kind, BRANCHES },
+    { "source", "Source", KEY_TEXT, key_source, MISSES },
+    { "line", "Data line", KEY_HEX, key_line, MISSES },
+    { "data", "Data", KEY_TEXT, key_data, MISSES },
+    { "variable", "Variable", KEY_TEXT, key_variable, MISSES },
+    { "data1", "Data1", KEY_HEX, key_data1, VALUES },
+    { "data2", "Data2", KEY_HEX, key_line, VALUES },
+    { "flags", "Flags", KEY_HEX, key_flags, VALUES },
+    { "sym", "Function", KEY_FUNCTION, key_symbol, ~0u },    /* as in perf */
 };
 
 bool rows_keys(Rows *rows, const char *list)
@@ -204,6 +210,17 @@ bool rows_keys(Rows *rows, const char *list)
         }
         rows->keys[rows->nr_keys++] = found;
         list += n + (list[n] == ',');
+    }
+    return true;
+}
+
+bool rows_are_for(const Rows *rows, int event)
+{
+    for (int k = 0; k < rows->nr_keys; k++) {
+        if (rows->keys[k]->events != ~0u &&
+            !(rows->keys[k]->events & event_bit(event))) {
+            return false;
+        }
     }
     return true;
 }

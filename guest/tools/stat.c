@@ -4,6 +4,7 @@
  */
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include "commands.h"
@@ -33,7 +34,7 @@ static void print_json(const Recorder *r, FILE *f)
     uint64_t instructions = r->counts[LWP_IRE - 1];
     bool more = false;
 
-    fprintf(f, "{\"command\": [");
+    fprintf(f, "{\"format\": \"lwp stat\", \"version\": 2, \"command\": [");
     for (char **arg = r->command; *arg; arg++) {
         fprintf(f, "%s\"", arg == r->command ? "" : ", ");
         put_text(f, *arg, TEXT_JSON);
@@ -45,17 +46,19 @@ static void print_json(const Recorder *r, FILE *f)
             r->nr_threads, r->nr_processes, r->unfinished, r->missed,
             r->seconds, seconds(r->usage.ru_utime),
             seconds(r->usage.ru_stime));
-    for (int i = 0; i < LWP_NR_EVENTS; i++) {
-        if (!shown(r, i + 1)) {
+    for (int event = 1; event <= LWP_NR_EVENTS; event++) {
+        uint64_t count = r->counts[event - 1];
+
+        if (!shown(r, event)) {
             continue;
         }
         fprintf(f, "%s\"%s\": {\"count\": %" PRIu64, more ? ", " : "",
-                events[i + 1].long_name, r->counts[i]);
-        if (instructions && i + 1 != LWP_IRE) {
+                event_name(event), count);
+        if (instructions && event != LWP_IRE) {
             fprintf(f, ", \"per_1000_instructions\": %.6g",
-                    1000 * ratio(r->counts[i], instructions));
+                    1000 * ratio(count, instructions));
         }
-        if (r->branches && i + 1 == LWP_BRE) {
+        if (r->branches && event == LWP_BRE) {
             fprintf(f, ", \"sampled\": %" PRIu64 ", \"mispredicted\": %"
                     PRIu64, r->branches, r->mispredicted);
         }
@@ -65,64 +68,204 @@ static void print_json(const Recorder *r, FILE *f)
     fprintf(f, "}}\n");
 }
 
-static void print_table(const Recorder *r, FILE *f)
+/* A number with commas, as people read it. */
+static void put_count(FILE *f, uint64_t count)
 {
-    uint64_t instructions = r->counts[LWP_IRE - 1];
+    char digits[24], text[32];
+    int length = sprintf(digits, "%" PRIu64, count), n = 0;
 
+    for (int i = 0; i < length; i++) {
+        if (i && (length - i) % 3 == 0) {
+            text[n++] = ',';
+        }
+        text[n++] = digits[i];
+    }
+    fprintf(f, "%20.*s", n, text);
+}
+
+/* Of several runs. */
+typedef struct Sums {
+    unsigned runs;
+    double sum[LWP_NR_EVENTS + 1], square[LWP_NR_EVENTS + 1]; /* [0]: seconds */
+} Sums;
+
+static void add_run(Sums *s, const Recorder *r)
+{
+    s->runs++;
+    for (int i = 0; i <= LWP_NR_EVENTS; i++) {
+        double value = i ? r->counts[i - 1] : r->seconds;
+
+        s->sum[i] += value;
+        s->square[i] += value * value;
+    }
+}
+
+/* Standard deviation of the mean, in per cent of it. */
+static double deviation(const Sums *s, int i)
+{
+    double mean = s->sum[i] / s->runs;
+    double variance = s->runs > 1 ? (s->square[i] - s->runs * mean * mean) /
+                                    (s->runs - 1) : 0;
+
+    return mean > 0 && variance > 0 ?
+           100 * sqrt(variance / s->runs) / mean : 0;
+}
+
+static void print_header(const Recorder *r, FILE *f, unsigned runs)
+{
     fprintf(f, "\n Events of '");
     for (char **arg = r->command; *arg; arg++) {
         fprintf(f, "%s", arg == r->command ? "" : " ");
         put_text(f, *arg, TEXT_PLAIN);
     }
-    fprintf(f, "' (threads: %u, processes: %u):\n\n", r->nr_threads,
+    fprintf(f, "' (threads: %u, processes: %u", r->nr_threads,
             r->nr_processes);
-    for (int i = 0; i < LWP_NR_EVENTS; i++) {
-        if (!shown(r, i + 1)) {
+    if (runs > 1) {
+        fprintf(f, ", the means of %u runs", runs);
+    }
+    fprintf(f, "):\n\n");
+}
+
+static void print_table(const Recorder *r, FILE *f, const Sums *s)
+{
+    double instructions = s->sum[LWP_IRE] / s->runs;
+
+    print_header(r, f, s->runs);
+    for (int event = 1; event <= LWP_NR_EVENTS; event++) {
+        double count = s->sum[event] / s->runs;
+
+        if (!shown(r, event)) {
             continue;
         }
-        fprintf(f, "%'20" PRIu64 "      %-16s", r->counts[i],
-                events[i + 1].long_name);
-        if (instructions && i + 1 == LWP_IRE && r->counts[LWP_CNH - 1]) {
-            fprintf(f, "  # %10.2f per cycle",
-                    ratio(instructions, r->counts[LWP_CNH - 1]));
-        } else if (instructions && i + 1 != LWP_IRE) {
-            fprintf(f, "  # %10.2f per 1000 instructions",
-                    1000 * ratio(r->counts[i], instructions));
+        put_count(f, count + 0.5);
+        fprintf(f, "  %s  %-16s", event_name(event), events[event].long_name);
+        if (s->runs > 1) {
+            fprintf(f, "  +- %5.2f%%", deviation(s, event));
         }
-        if (r->branches && i + 1 == LWP_BRE) {
-            fprintf(f, "\n%20s      %-16s  # %10.2f %% of branches, by a "
+        if (instructions && event == LWP_IRE && s->sum[LWP_CNH]) {
+            fprintf(f, "  # %10.2f per cycle",
+                    s->sum[LWP_IRE] / s->sum[LWP_CNH]);
+        } else if (instructions && event != LWP_IRE) {
+            fprintf(f, "  # %10.2f per 1000 instructions",
+                    1000 * count / instructions);
+        }
+        if (r->branches && event == LWP_BRE) {
+            fprintf(f, "\n%20s       %-16s  # %10.2f %% of branches, by a "
                     "sample of %" PRIu64, "", "branch-misses",
                     100 * ratio(r->mispredicted, r->branches), r->branches);
         }
         fputc('\n', f);
     }
-    fprintf(f, "\n%20.6f seconds elapsed\n%20.6f seconds user\n"
-            "%20.6f seconds system\n\n", r->seconds,
+    fprintf(f, "\n%20.6f seconds elapsed", s->sum[0] / s->runs);
+    if (s->runs > 1) {
+        fprintf(f, "  +- %.2f%%", deviation(s, 0));
+    }
+    fprintf(f, "\n%20.6f seconds user\n%20.6f seconds system\n\n",
             seconds(r->usage.ru_utime), seconds(r->usage.ru_stime));
+}
+
+/* count, event, deviation if there are several runs. */
+static void print_fields(const Recorder *r, FILE *f, const Sums *s)
+{
+    for (int event = 1; event <= LWP_NR_EVENTS; event++) {
+        if (!shown(r, event)) {
+            continue;
+        }
+        fprintf(f, "%.0f%s%s", s->sum[event] / s->runs, r->separator,
+                event_name(event));
+        if (s->runs > 1) {
+            fprintf(f, "%s%.2f%%", r->separator, deviation(s, event));
+        }
+        fputc('\n', f);
+    }
+}
+
+static FILE *output;            /* that tick() writes to */
+
+/* What was counted since the last time. */
+static void tick(Recorder *r)
+{
+    static uint64_t last[LWP_NR_EVENTS];
+    double time = now() - r->start;
+
+    for (int event = 1; event <= LWP_NR_EVENTS; event++) {
+        uint64_t count = counted(r, event);
+        uint64_t news = count > last[event - 1] ? count - last[event - 1] : 0;
+
+        last[event - 1] = count;
+        if (!shown(r, event)) {
+            continue;
+        }
+        if (r->separator) {
+            fprintf(output, "%.6f%s%" PRIu64 "%s%s\n", time, r->separator,
+                    news, r->separator, event_name(event));
+        } else {
+            fprintf(output, "%12.6f ", time);
+            put_count(output, news);
+            fprintf(output, "  %s  %s\n", event_name(event),
+                    events[event].long_name);
+        }
+    }
+    fflush(output);
+}
+
+/* Run it so often; stop when it could not be run. */
+static bool run_all(Recorder *r, Sums *s)
+{
+    unsigned runs = r->repeat ? r->repeat : 1;
+
+    for (unsigned i = 0; i < runs; i++) {
+        if (i) {
+            prepare_again(r);
+        }
+        if (!run(r)) {
+            return false;
+        }
+        explain(r);
+        if (!r->nr_threads) {
+            break;
+        }
+        add_run(s, r);
+        if (r->signal) {
+            break;
+        }
+    }
+    return true;
 }
 
 static int count(Recorder *r)
 {
-    FILE *f = r->output ? fopen(r->output, "we") : stderr;
+    Sums sums = { 0 };
     bool ok;
 
-    if (!f) {
+    output = r->output ? fopen(r->output, "we") : stderr;
+    if (!output) {
         say(r, "cannot write %s: %s", r->output, strerror(errno));
         return 1;
     }
-    ok = run(r);
+    r->tick = tick;
+    ok = run_all(r, &sums);
     if (ok) {
-        explain(r);
-        if (r->nr_threads) {
-            (r->json ? print_json : print_table)(r, f);
+        if (r->nr_threads && r->json) {
+            print_json(r, output);
+        } else if (r->nr_threads) {
+            if (r->tick_ms) {
+                tick(r);
+            }
+            if (!r->separator) {
+                print_table(r, output, &sums);
+            } else if (!r->tick_ms) {
+                print_fields(r, output, &sums);
+            }
         }
-        ok = fflush(f) == 0 && !ferror(f);
+        ok = fflush(output) == 0 && !ferror(output);
         if (!ok) {
             say(r, "cannot write the counts: %s", strerror(errno));
         }
+        ok = ok && r->nr_threads;
     }
-    if (f != stderr) {
-        fclose(f);
+    if (output != stderr) {
+        fclose(output);
     }
     return r->status || ok ? r->status : 1;
 }

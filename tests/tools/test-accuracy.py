@@ -387,7 +387,7 @@ class Instructions(Case):
         self.lwp('stat', '-j', '-e', 'ire', '-o', 'stat', '--',
                  *Setup.qemu(bits), program, mask, str(self.ROUNDS))
         with open(self.path('stat')) as f:
-            return common.json.load(f)['events']['instructions']['count']
+            return common.json.load(f)['events']['ire']['count']
 
     def check(self, bits):
         program = common.compile_c(self.path(f'weights{bits}'), WEIGHTS, '-O2',

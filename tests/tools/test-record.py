@@ -313,7 +313,7 @@ class Counts(Case):
         counts = [self.stat('loop', n, bits=bits) for n in (less, more)]
         difference = {e: counts[1]['events'][e]['count'] -
                       counts[0]['events'][e]['count'] for e in
-                      ('instructions', 'branches', 'cycles', 'ref-cycles')}
+                      ('ire', 'bre', 'cnh', 'rnh')}
         plugin = []
         for n in less, more:
             command = self.guest(
@@ -327,8 +327,8 @@ class Counts(Case):
         loops = more - less
         self.assertEqual(plugin[1] - plugin[0], 4 * loops)
         self.assertEqual(difference, {
-            'instructions': 4 * loops, 'branches': loops,
-            'cycles': 4 * loops, 'ref-cycles': 4 * loops})
+            'ire': 4 * loops, 'bre': loops, 'cnh': 4 * loops,
+            'rnh': 4 * loops})
         self.assertEqual([c['missed'] + c['unfinished'] for c in counts],
                          [0, 0])
         self.sentence = (f'{4 * loops} instructions and {loops} branches more, '
@@ -344,8 +344,8 @@ class Counts(Case):
         """Only the events that are wanted are in the table."""
         self.lwp('stat', '-e', 'ire,bre', '--', *self.guest('loop', 1000000))
         self.assertRegex(self.stderr, r'threads: 1, processes: 1')
-        self.assertRegex(self.stderr, r'\b4[,.]?00\d[,.]?\d+ +instructions')
-        self.assertRegex(self.stderr, r'\b1[,.]?00\d[,.]?\d+ +branches')
+        self.assertRegex(self.stderr, r'\b4,00\d,\d+ +ire +instructions')
+        self.assertRegex(self.stderr, r'\b1,00\d,\d+ +bre +branches')
         self.assertRegex(self.stderr, r'seconds elapsed')
         self.assertNotIn('cycles', self.stderr)
 
@@ -360,7 +360,7 @@ class Counts(Case):
                 counts = common.json.load(f)
             self.assertEqual((counts['threads'], counts['processes'],
                               counts['unfinished']), (threads, processes, 0))
-            branches = counts['events']['branches']['count'] - loops * n
+            branches = counts['events']['bre']['count'] - loops * n
             self.assertTrue(0 < branches < 20000, branches)
 
     def test_killed(self):
@@ -371,9 +371,48 @@ class Counts(Case):
             counts = common.json.load(f)
         self.assertEqual(counts['unfinished'], 1)
         self.assertIn('threads that were killed or still run: 1', self.stderr)
-        lost = 12000000 - counts['events']['instructions']['count']
+        lost = 12000000 - counts['events']['ire']['count']
         self.assertTrue(-20000 < lost <= 1 << 20, lost)
         self.sentence = f'{lost} instructions are not counted, as it says'
+
+
+    def test_repeat(self):
+        """The mean of several runs, and the deviation."""
+        self.lwp('stat', '-r', '3', '-e', 'ire', '--',
+                 *self.guest('loop', 1000000))
+        self.assertIn(', the means of 3 runs)', self.stderr)
+        self.assertRegex(self.stderr, r' 4,00\d,\d+  ire  instructions +\+- +'
+                         r'0\.\d\d%')
+        self.lwp('stat', '-r', '2', '-x', ';', '-e', 'ire,bre', '-o', 'stat',
+                 '--', *self.guest('loop', 1000000))
+        with open(self.path('stat')) as f:
+            self.assertRegex(f.read(), r'\A400\d{4};ire;0\.\d\d%\n'
+                             r'100\d{4};bre;0\.\d\d%\n\Z')
+        self.lwp('stat', '-r', '9', '--', './missing', status=127)
+        self.assertEqual(self.stderr.count('cannot run'), 1)
+
+    def test_fields(self):
+        self.lwp('stat', '-x', ',', '-e', 'instructions', '--',
+                 *self.guest('loop', 1000000))
+        self.assertRegex(self.stderr, r'\A400\d{4},ire\n\Z')
+
+    def test_interval(self):
+        """Counts of each interval add up to the count."""
+        self.lwp('stat', '-I', '20', '-x', ' ', '-e', 'ire', '-o', 'stat',
+                 '--', *self.guest('loop', 50000000))
+        with open(self.path('stat')) as f:
+            lines = [line.split() for line in f]
+        self.assertGreater(len(lines), 3)
+        times = [float(time) for time, _, _ in lines]
+        self.assertEqual(times, sorted(times))
+        self.assertEqual({name for _, _, name in lines}, {'ire'})
+        total = sum(int(count) for _, count, _ in lines)
+        self.assertTrue(200000000 <= total < 200010000, total)
+        self.lwp('stat', '-I', '20', '-e', 'ire', '--',
+                 *self.guest('loop', 5000000))
+        self.assertRegex(self.stderr, r'(?m)^ +0\.\d{6} +[\d,]+  ire  instr')
+        self.assertRegex(self.stderr, r' 20,00\d,\d+  ire  instructions')
+        self.sentence = f'{len(lines)} intervals'
 
 
 class Threads(Case):
@@ -591,7 +630,8 @@ class Hostile(Case):
     def test_pipe(self):
         """What is not a file is not waited for."""
         self.lwp('record', '--', 'sh', '-c', 'mkfifo $LWP_SESSION/m.1.1 '
-                 '$LWP_SESSION/s.1.1.1; ln -s /dev/zero $LWP_SESSION/m.2.1')
+                 '$LWP_SESSION/s.1.1.1; ln -s /dev/zero $LWP_SESSION/m.2.1',
+                 status=1)
         self.assertIn('cannot use the session', self.stderr)
         self.assertIn('m.2.1: Too many levels', self.stderr)
 
@@ -660,8 +700,11 @@ class Errors(Case):
         self.lwp('record', '--', *Setup.qemu(), static, 'fork', '1', status=7)
         self.assertIn('nothing was profiled: ', self.stderr)
         self.assertIn('statically linked', self.stderr)
-        self.assertIn('0 records (threads: 0', self.stderr)
-        self.lwp('stat', '--', *Setup.qemu(), static, 'loop', '1')
+        self.assertNotIn('wrote', self.stderr)
+        self.lwp('record', '-o', 'none', '--', *Setup.qemu(), static, 'loop',
+                 '1', status=1)
+        self.assertFalse(os.path.exists(self.path('none')))
+        self.lwp('stat', '--', *Setup.qemu(), static, 'loop', '1', status=1)
         self.assertIn('nothing was profiled: ', self.stderr)
         self.assertNotIn('instructions', self.stderr)
 
@@ -692,10 +735,9 @@ class Errors(Case):
     def test_missing_event(self):
         """An event that the CPU does not have."""
         self.lwp('record', '-e', 'dme', '--',
-                 *self.guest('loop', 1, cpu='max,+lwp,lwp-dme=off'))
-        self.assertRegex(self.stderr, r'\Alwp record: threads that were not '
-                         r'profiled: 1: an event is not available\n'
-                         rf'{WROTE}\Z')
+                 *self.guest('loop', 1, cpu='max,+lwp,lwp-dme=off'), status=1)
+        self.assertEqual(self.stderr, 'lwp record: threads that were not '
+                         'profiled: 1: an event is not available\n')
         self.lwp('record', '-e', 'ire,dme', '--',
                  *self.guest('loop', 1, cpu='max,+lwp,lwp-dme=off'))
         self.assertIn('the event dme (dcache-misses) is not available',
@@ -711,6 +753,43 @@ class Errors(Case):
             self.lwp(command, '--', '/dev/null', status=126)
             self.assertEqual(self.stderr, f'lwp {command}: cannot run '
                              '/dev/null: Permission denied\n')
+
+    def test_old_file(self):
+        """A profile is replaced when there is a new one, and kept."""
+        self.record('loop', 1000)
+        with open(self.path('lwp.data'), 'rb') as f:
+            first = f.read()
+        for command, status in ((['./missing'], 127),
+                                (self.guest('loop', 1, cpu='max,-lwp'), 1)):
+            self.lwp('record', '--', *command, status=status)
+            with open(self.path('lwp.data'), 'rb') as f:
+                self.assertEqual(f.read(), first)
+        self.record('loop', 2000)
+        self.assertEqual(self.loops(), {(): 2000})
+        with open(self.path('lwp.data.old'), 'rb') as f:
+            self.assertEqual(f.read(), first)
+        os.rename(self.path('lwp.data'), self.path('elsewhere'))
+        os.symlink('elsewhere', self.path('lwp.data'))
+        self.record('loop', 3000)
+        self.assertTrue(os.path.islink(self.path('lwp.data')))
+        self.assertEqual(self.loops(), {(): 3000})
+        self.assertEqual([n for n in os.listdir(self.folder)
+                          if n.startswith(('lwp.data.', 'elsewhere.')) and
+                          not n.endswith('.old')], [])
+
+    def test_filters(self):
+        """What the CPU would ignore is an error; latencies are told."""
+        g5 = 'Opteron_G5,+lwp'
+        for options in (['-f', 'ip=0-0xffff'], ['-e', 'bre', '-f', 'npb']):
+            for command in 'record', 'stat':
+                self.lwp(command, *options, '--', *self.guest(
+                    'loop', 1, cpu=g5), status=1)
+                self.assertIn('this CPU does not have a filter', self.stderr)
+        self.lwp('record', '-e', 'bre', '-f', 'ncb', '--', *self.guest(
+            'loop', 1, cpu=g5))
+        self.lwp('record', '-e', 'dme', '-f', 'latency=47', '--',
+                 *self.guest('loop', 1))
+        self.assertIn('"latency=47" becomes latency=32', self.stderr)
 
     def test_full_disk(self):
         """Status 1 and a message, but that of the program goes first."""
@@ -747,15 +826,19 @@ class Errors(Case):
         self.assertEqual(self.stderr, 'lwp: cannot write /dev/fd/'
                          f'{writer}: Broken pipe\n')
         os.close(writer)
-        out = self.lwp('stat', '--', 'grep', 'SigIgn', '/proc/self/status')
+        out = self.lwp('stat', '--', 'grep', 'SigIgn', '/proc/self/status',
+                       status=1)
         self.assertEqual(out, 'SigIgn:\t0000000000000000\n')
 
     def test_options(self):
         both = ((['-e', 'foo'], 'there is no event "foo"'),
                 (['-e', ''], 'there is no event ""'),
-                (['-f', 'foo'], 'the filter is wrong'),
-                (['-f', 'ip=5'], 'the filter is wrong'),
-                (['-f', 'latency=99999'], 'the filter is wrong'),
+                (['-f', 'foo'], 'there is no filter "foo"'),
+                (['-f', 'nab,ip=5'], 'the filter "ip=5" has no addresses'),
+                (['-f', 'ip=5-4'], 'the filter "ip=5-4" has no addresses'),
+                (['-f', 'latency=99999'], '"latency=99999" is not for 16 to'),
+                (['-f', 'latency=15'], '"latency=15" is not for 16 to 4080'),
+                (['-e', 'ins'], '"ins" is recorded in any case'),
                 (['-m', '0'], '"0" is not 1 to 65535 pages'),
                 (['-m', '65536'], '"65536" is not 1 to 65535 pages'),
                 (['-m', '3x'], '"3x" is not 1 to 65535 pages'),
@@ -763,14 +846,19 @@ class Errors(Case):
                 ([], 'usage: '))
         record = ((['-c', '0'], 'the period "0" is not 1 to 33554432'),
                   (['-c', '33554433'], 'the period "33554433" is not'),
-                  (['-i', '-1'], 'the period "-1" is not'),
+                  (['-c', '-1'], 'the period "-1" is not'),
+                  (['-i', '5'], "invalid option -- 'i'"),
+                  (['--repeat', '5'], '-r is not an option of this command'),
                   (['-c', '1k'], 'the period "1k" is not'),
                   (['-e', 'ire=0'], 'the period "0" is not'),
                   (['-e', 'ire='], 'the period "" is not'),
                   (['-r', '16'], '"16" is not 0 to 15 bits'),
-                  (['-j'], '-j is not an option of this command'))
-        stat = ((['-c', '5'], '-c is not an option of this command'),
-                (['-r', '5'], '-r is not an option of this command'),
+                  (['--json'], '-j is not an option of this command'))
+        stat = ((['--count', '5'], '-c is not an option of this command'),
+                (['-r', '0'], '"0" is not 1 to 1000000 runs'),
+                (['-I', '1'], '"1" is not 10 to 1000000000 milliseconds'),
+                (['-I', '10', '-r', '2'], '-I is not for -r and -j'),
+                (['-j', '-x', ','], '-j is not for -r and -x'),
                 (['-e', 'ire=5'], 'ire=5'))
         for command, table in (('record', both + record),
                                ('stat', both + stat)):
@@ -844,11 +932,11 @@ class Manual(Case):
     def flags(lines):
         found = set()
         for line in lines:
-            for part in re.findall(r'\bFl ([^A-Z:]*)', line):
+            for part in re.findall(r'\bFl ((?:[^A-Z:]|I(?= ,))*)', line):
                 for word in re.split(r'[ ,|]+', part):
                     if word.startswith('-') and len(word) > 1:
                         found.add('-' + word)
-                    elif re.fullmatch(r'[a-z]+', word):
+                    elif re.fullmatch(r'[a-zI]+', word):
                         found.update('-' + letter for letter in word)
         return found
 
@@ -868,7 +956,7 @@ class Manual(Case):
             section = re.search(rf'(?s)\n\.Ss lwp {command}\n(.*?)\n\.S[sh] ',
                                 text)[1].split('\n')
             # Names of one option are a group.
-            groups = [set(re.findall(r'--?[a-z][a-z-]*', names))
+            groups = [set(re.findall(r'--?[a-zI][a-z-]*', names))
                       for names in re.findall(
                           r'(?m)^ {2,6}(-.*?)(?:  |\[|$)',
                           self.lwp(command, '--help'))]

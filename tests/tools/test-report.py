@@ -582,6 +582,28 @@ class Data(Case):
                       self.lwp('script', '-e', 'val'))
 
 
+class Sort(Case):
+    def test_keys_of_events(self):
+        """Keys are only for the events that have them."""
+        self.write(process(PID, 'p'), records(
+            PID, PID, record(IRE, 0x1010), record(DME, 0x1010, 0, L3, 99)))
+        _, events = self.json('-s', 'source')
+        self.assertNotIn('rows', events['ire'])
+        self.assertEqual(events['dme']['rows'][0]['source'], 'L3')
+        out = self.lwp('report', '-s', 'source')
+        self.assertNotIn('# ire: rows', out)
+        self.lwp('report', '-s', 'kind,pid', status=1)
+        self.assertIn('no event of the profile has all of kind,pid',
+                      self.stderr)
+
+    def test_long_names(self):
+        """Events have the same names everywhere."""
+        self.write(process(PID, 'p'), records(
+            PID, PID, record(IRE, 0x1010), record(DME, 0x1010, 0, L3, 99)))
+        for name in 'dme', 'dcache-misses':
+            self.assertEqual(list(self.json('-e', name)[1]), ['dme'])
+
+
 class Annotate(Case):
     def test_counts(self):
         p = self.pie
