@@ -126,7 +126,7 @@ static FILE *start_objdump(const Function *f, const char *program, pid_t *pid)
     int fd[2];
     FILE *in;
 
-    if (!object_file(f->object) || pipe(fd)) {
+    if (!f->size || !object_file(f->object) || pipe(fd)) {
         return NULL;
     }
     snprintf(start, sizeof(start), "--start-address=0x%" PRIx64, f->start);
@@ -195,6 +195,7 @@ static void put_sites(Annotation *a, const char *objdump)
                "that have records.\n",
                object_file(a->function->object) ? objdump : "the file",
                !object_file(a->function->object) ? "is not here" :
+               !a->function->size ? "would not find a function" :
                in && WIFEXITED(status) && WEXITSTATUS(status) == 127 ?
                "is not installed" : "failed");
     }

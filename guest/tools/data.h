@@ -50,6 +50,7 @@ enum {
     DATA_FILE,              /* DataFile: what a path is, from here on */
     /* DataSnapshot: the DataMaps from BEGIN to END are all that pid maps. */
     DATA_SNAPSHOT,
+    DATA_VDSO,              /* DataVdso: what the kernel maps there */
 };
 
 typedef struct DataChunk {
@@ -90,6 +91,12 @@ typedef struct DataSnapshot {
     int32_t pid;
     enum { SNAPSHOT_BEGIN = 1, SNAPSHOT_END } what;
 } DataSnapshot;
+
+typedef struct DataVdso {
+    uint32_t bits;          /* of the processes, 32 or 64 */
+    uint32_t size;          /* bytes */
+    char image[];           /* an ELF file */
+} DataVdso;
 
 typedef struct DataThread {
     int32_t pid, tid;

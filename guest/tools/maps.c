@@ -72,14 +72,93 @@ static void write_file(DataWriter *w, const char *path, uint64_t inode)
     data_write(w, DATA_FILE, &id, sizeof(id), path, strlen(path) + 1);
 }
 
+/* What is mapped by the process's last snapshot. */
+typedef struct Range {
+    uint64_t start, end;
+} Range;
+
+typedef struct Mapped {
+    uint64_t pid;
+    Range *ranges;          /* by address */
+    size_t nr_ranges;
+    double asked;           /* when maps_due() was true, seconds */
+} Mapped;
+
+static Mapped *mapped(int32_t pid)
+{
+    static Table table = TABLE(Mapped, ranges);
+    uint64_t key = pid;
+
+    return table_get(&table, &key);
+}
+
+static void add_range(Mapped *m, uint64_t start, uint64_t end)
+{
+    if (m->nr_ranges && m->ranges[m->nr_ranges - 1].end == start) {
+        m->ranges[m->nr_ranges - 1].end = end;
+        return;
+    }
+    m->ranges = grow(m->ranges, m->nr_ranges, sizeof(*m->ranges));
+    m->ranges[m->nr_ranges++] = (Range) { start, end };
+}
+
+bool maps_known(int32_t pid, uint64_t address)
+{
+    const Mapped *m = mapped(pid);
+    size_t low = 0, high = m->nr_ranges;
+
+    while (low < high) {
+        size_t mid = (low + high) / 2;
+
+        if (m->ranges[mid].start <= address) {
+            low = mid + 1;
+        } else {
+            high = mid;
+        }
+    }
+    return low && address < m->ranges[low - 1].end;
+}
+
+bool maps_due(int32_t pid, double now)
+{
+    Mapped *m = mapped(pid);
+
+    if (now < m->asked + 0.05) {
+        return false;
+    }
+    m->asked = now;
+    return true;
+}
+
+bool maps_are_of(FILE *f, uint64_t stack)
+{
+    char *line = NULL;
+    size_t room = 0;
+    bool found = false;
+
+    while (!found && getline(&line, &room, f) > 0) {
+        uint64_t start, end;
+
+        found = sscanf(line, "%" SCNx64 "-%" SCNx64, &start, &end) == 2 &&
+                start <= stack && stack < end && strstr(line, " [stack]\n");
+    }
+    free(line);
+    rewind(f);
+    return found;
+}
+
 void maps_write(DataWriter *w, int32_t pid, FILE *f)
 {
     DataSnapshot snapshot = { pid, SNAPSHOT_BEGIN };
     DataMap map = { .pid = pid };
+    Mapped *now = mapped(pid);
     char *line = NULL, *last = NULL;
     size_t room = 0;
     ssize_t n;
 
+    free(now->ranges);
+    now->ranges = NULL;
+    now->nr_ranges = 0;
     data_write(w, DATA_SNAPSHOT, &snapshot, sizeof(snapshot), NULL, 0);
     while ((n = getline(&line, &room, f)) > 0) {
         uint64_t inode;
@@ -102,6 +181,7 @@ void maps_write(DataWriter *w, int32_t pid, FILE *f)
             free(last);
             last = strdup(line + path);
         }
+        add_range(now, map.start, map.end);
         data_write(w, DATA_MAP, &map, sizeof(map), line + path,
                    n - path + 1);
     }

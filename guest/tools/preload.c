@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -250,6 +251,36 @@ static void say_failed(int error)
     leave_note(name);
 }
 
+/* One process does this for all that are recorded. */
+static void write_vdso(void)
+{
+    const ElfW(Ehdr) *e = (void *)getauxval(AT_SYSINFO_EHDR);
+    char dotted[MAX_PATH], plain[MAX_PATH];
+    size_t bytes;
+    int fd;
+
+    snprintf(plain, sizeof(plain), "%s/" SESSION_VDSO, directory,
+             (int)sizeof(void *) * 8);
+    if (!config.maps || !e || access(plain, F_OK) == 0) {
+        return;
+    }
+    bytes = e->e_shoff + e->e_shnum * e->e_shentsize;
+    snprintf(dotted, sizeof(dotted), "%s/." SESSION_VDSO, directory,
+             (int)sizeof(void *) * 8);
+    if (bytes > 1 << 16 || !file_allowed(bytes)) {
+        return;
+    }
+    fd = create_file(dotted);
+    if (fd >= 0) {
+        if (write(fd, e, bytes) == (ssize_t)bytes) {
+            publish_file(dotted, plain);
+        } else {
+            unlink(dotted);
+        }
+        close(fd);
+    }
+}
+
 /* The maps go with the process's first session: they have to follow it. */
 static void start_session(bool first)
 {
@@ -282,9 +313,11 @@ static void start_session(bool first)
     s->cpuid[2] = info.ecx;
     s->cpuid[3] = info.edx;
     strncpy(s->comm, program_invocation_short_name, sizeof(s->comm) - 1);
+    s->stack = getauxval(AT_RANDOM);
     publish_file(dotted, plain);
     if (first) {
         write_maps();
+        write_vdso();
     }
     pthread_setspecific(key, s);
     own = s;

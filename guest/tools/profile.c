@@ -368,8 +368,12 @@ static void find_biases(Space *s)
         } else if (is_file(m)) {
             m->bias = m->start - object_address(m->object, m->offset,
                                                 m->prot & PROT_EXEC);
-        } else {
+        } else if (!strcmp(object_path(m->object), "[vdso]")) {
             m->bias = m->start;
+            m->object = object_get(s->bits == 32 ? "[vdso32]" : "[vdso]",
+                                   NULL);
+        } else {
+            m->bias = 0;
         }
     }
 }
@@ -413,6 +417,8 @@ bool profile_open(Profile *p, const ProfileOptions *options)
         .threads = TABLE(Thread, missed),
         .places = TABLE(Place, function),
         .files = TABLE(PathId, id),
+        .lines = TABLE(Line, threads),
+        .pairs = TABLE(Pair, seen),
         .entries = TABLE(Entry, count),
     };
     p->reader = data_open(path, &p->header);
@@ -440,6 +446,13 @@ bool profile_open(Profile *p, const ProfileOptions *options)
             } else if (d->what == SNAPSHOT_BEGIN) {
                 free(snapshot.maps);
                 snapshot = (Snapshot) { .pid = d->pid };
+            }
+        } else if (type == DATA_VDSO && size > sizeof(DataVdso)) {
+            const DataVdso *d = chunk;
+
+            if (d->size <= size - sizeof(*d)) {
+                object_from_image(d->bits == 32 ? "[vdso32]" : "[vdso]",
+                                  d->image, d->size);
             }
         } else if (type == DATA_MAP && size > sizeof(DataMap) &&
                    snapshot.pid &&
@@ -497,6 +510,8 @@ void profile_close(Profile *p)
     free(p->spaces);
     table_free(&p->threads);
     table_free(&p->files);
+    table_free(&p->lines);
+    table_free(&p->pairs);
     table_free(&p->places);
     table_free(&p->entries);
 }
@@ -519,6 +534,24 @@ Thread *profile_thread(Profile *p, int32_t pid, int32_t tid)
     const int32_t key[] = { pid, tid };
 
     return table_get(&p->threads, key);
+}
+
+/* What the process has compiled, if it told about it. */
+static Object *jit_of(const Profile *p, const Space *s)
+{
+    const char *dump = NULL;
+    char name[64];
+
+    sprintf(name, "/jit-%d.dump", s->pid);
+    for (size_t i = 0; i < s->nr_maps && !dump; i++) {
+        const char *path = object_path(s->maps[i].object);
+
+        if (strlen(path) > strlen(name) &&
+            !strcmp(path + strlen(path) - strlen(name), name)) {
+            dump = path;
+        }
+    }
+    return object_jit(s->pid, dump, p->header.time);
 }
 
 static const Map *find_map(const Space *s, uint64_t address)
@@ -558,8 +591,16 @@ uint32_t profile_place(Profile *p, uint32_t space, uint64_t address)
 
         place->address = address - m->bias;
         if (m->bss && place->address >= object_end(o)) {
-            place->address = address - m->start;    /* the heap is behind it */
+            place->address = address;       /* the heap is behind it */
             o = object_get("[anon]", NULL);
+        }
+        if (o != m->object || !is_file(m) || !object_end(o)) {
+            Object *jit = jit_of(p, s);
+
+            if (jit && object_knows(jit, address)) {
+                place->address = address;
+                o = jit;
+            }
         }
         place->function = object_function(o, place->address);
     } else {
@@ -620,6 +661,40 @@ static void add_records(Profile *p, const ProfileOptions *options,
     }
 }
 
+static void line_key(const Profile *p, const Entry *e, uint64_t *key)
+{
+    key[0] = p->spaces[e->space].pid;
+    key[1] = e->data;
+}
+
+static void count_sharer(Profile *p, const Entry *e)
+{
+    uint64_t key[3];
+    Line *line;
+    Pair *pair;
+
+    line_key(p, e, key);
+    key[2] = e->thread;
+    line = table_get(&p->lines, key);
+    if (line->threads && line->last == e->thread) {
+        return;
+    }
+    pair = table_get(&p->pairs, key);
+    line->last = e->thread;
+    line->threads += !pair->seen;
+    pair->seen = 1;
+}
+
+unsigned profile_sharers(const Profile *p, const Entry *e)
+{
+    uint64_t key[2];
+    const Line *line;
+
+    line_key(p, e, key);
+    line = table_find(&p->lines, key);
+    return line ? line->threads : 0;
+}
+
 bool profile_load(Profile *p, const ProfileOptions *options)
 {
     const void *chunk;
@@ -638,6 +713,9 @@ bool profile_load(Profile *p, const ProfileOptions *options)
         Entry *e = table_at(&p->entries, i);
 
         e->from = profile_place(p, e->space, e->ip);
+        if (e->event == LWP_DME && e->flags & LWP_MISS_DAV) {
+            count_sharer(p, e);
+        }
         e->to = e->event == LWP_BRE || (e->event == LWP_DME &&
                                         e->flags & LWP_MISS_DAV) ?
                 profile_place(p, e->space, e->data) : e->from;

@@ -66,6 +66,18 @@ typedef struct Entry {
     uint32_t from, to;      /* places of ip and data */
 } Entry;
 
+/* 64 bytes of data of a process. */
+typedef struct Line {
+    uint64_t pid, address;
+    uint32_t threads;       /* how many have records of it */
+    uint32_t last;          /* one of them */
+} Line;
+
+typedef struct Pair {
+    uint64_t pid, address, thread;
+    uint64_t seen;
+} Pair;
+
 typedef struct Profile {
     DataHeader header;
     DataReader *reader;
@@ -73,6 +85,7 @@ typedef struct Profile {
     Space *spaces;
     size_t nr_spaces;
     Table threads, places, entries, files;
+    Table lines, pairs;     /* of data; and with the threads that loaded them */
     uint64_t records[256];  /* stored, by EventId */
     uint64_t missed;
 } Profile;
@@ -127,6 +140,8 @@ bool profile_load(Profile *p, const ProfileOptions *options);
 /* The pid's space at the chunk that was read last, by number. */
 uint32_t profile_space(Profile *p, int32_t pid);
 Thread *profile_thread(Profile *p, int32_t pid, int32_t tid);
+/* How many threads of its process have records of the entry's line of data. */
+unsigned profile_sharers(const Profile *p, const Entry *e);
 uint32_t profile_place(Profile *p, uint32_t space, uint64_t address);
 
 static inline const Place *place_at(const Profile *p, uint32_t i)

@@ -151,6 +151,11 @@ static void take_record(const LwpRecord *record, void *opaque)
 {
     Recorder *r = opaque;
 
+    if (record->event == LWP_DME && record->flags & LWP_MISS_DAV &&
+        r->writer && !r->unknown) {
+        r->unknown = !maps_known(r->drained->pid, record->data2);
+    }
+
     if (r->in_batch == BATCH) {
         write_batch(r);
     }
@@ -159,6 +164,25 @@ static void take_record(const LwpRecord *record, void *opaque)
     if (record->event == LWP_BRE && record->flags & LWP_BRANCH_PRV) {
         r->branches++;
         r->mispredicted += !(record->flags & LWP_BRANCH_PRD);
+    }
+}
+
+/*
+ * Loads from memory that the last snapshot does not have.  If the process is
+ * not emulated, the kernel tells what it is now; often that is still the same.
+ */
+static void look_at_maps(Recorder *r, const RecordedThread *t)
+{
+    char path[32];
+    FILE *f;
+
+    sprintf(path, "/proc/%d/maps", t->pid);
+    f = maps_due(t->pid, now()) ? fopen(path, "re") : NULL;
+    if (f) {
+        if (maps_are_of(f, t->session->stack)) {
+            maps_write(r->writer, t->pid, f);
+        }
+        fclose(f);
     }
 }
 
@@ -180,6 +204,10 @@ static void drain(Recorder *r, RecordedThread *t, uint32_t until)
         r->busy = true;
     }
     write_batch(r);
+    if (r->unknown) {
+        r->unknown = false;
+        look_at_maps(r, t);
+    }
     lost.missed = lwp_missed(t->session) - t->missed;
     if (lost.missed) {
         t->missed += lost.missed;
@@ -359,9 +387,25 @@ static void take_maps(Recorder *r, const char *name)
     fclose(f);
 }
 
+static void take_vdso(Recorder *r, const char *name, int bits)
+{
+    int fd = openat(r->dir_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW |
+                    O_NONBLOCK);
+    char image[1 << 16];
+    ssize_t n = fd >= 0 ? read(fd, image, sizeof(image)) : -1;
+    DataVdso vdso = { bits, n };
+
+    if (n > 0) {
+        data_write(r->writer, DATA_VDSO, &vdso, sizeof(vdso), image, n);
+    }
+    if (fd >= 0) {
+        close(fd);
+    }
+}
+
 static void take_file(Recorder *r, const char *name)
 {
-    int pid, tid, error;
+    int pid, tid, error, bits;
 
     if (name[0] == 's' && name[1] == '.') {
         start_thread(r, name);
@@ -370,6 +414,8 @@ static void take_file(Recorder *r, const char *name)
     } else if (sscanf(name, SESSION_FAILED, &pid, &tid, &error) == 3) {
         unlinkat(r->dir_fd, name, 0);
         r->failed[error & 255]++;
+    } else if (sscanf(name, SESSION_VDSO, &bits) == 1 && r->writer) {
+        take_vdso(r, name, bits);
     } else if (sscanf(name, SESSION_LATE, &pid) == 1) {
         unlinkat(r->dir_fd, name, 0);
         r->late++;

@@ -59,6 +59,7 @@ typedef struct Recorder {
     RecordedThread *threads;
     LwpRecord batch[BATCH];
     size_t in_batch;
+    bool unknown;           /* something there is not in the maps */
     RecordedThread *drained;        /* whose records are in the batch */
 
     unsigned nr_threads, nr_processes;

@@ -25,9 +25,10 @@ static const char help[] =
     "  -s, --sort KEYS        count by these instead, for example dso,symbol:\n"
     "                         comm,pid,tid,cpu,dso,symbol,addr,srcline;\n"
     "                         bre: dso_to,symbol_to,addr_to,kind;\n"
-    "                         dme: source,line,data,variable; val, ins: data1,data2,"
-    "flags\n"
-    "      --percent-limit P  leave out what has less (0.5; JSON: 0)\n"
+    "                         dme: source,line,data,variable,sharers;\n"
+    "                         val, ins: data1,data2,flags\n"
+    "  -n, --top N            rows of each table (20)\n"
+    "      --percent-limit P  all rows that have so much instead\n"
     "      --stdio            tables (the default)\n"
     "      --json             everything, for programs\n"
     "      --folded           process;object;function and the number of "
@@ -42,7 +43,18 @@ static bool is_edge(const Profile *p, const Entry *e)
     return e->flags & LWP_BRANCH_TKN &&
            (from->function != to->function ||
             (to->address == to->function->start &&
-             to->function->size > 1));
+             to->function->size));
+}
+
+static bool is_known(const Profile *p, const Entry *e)
+{
+    (void)p;
+    return e->flags & LWP_MISS_DAV;
+}
+
+static bool is_shared(const Profile *p, const Entry *e)
+{
+    return e->flags & LWP_MISS_DAV && profile_sharers(p, e) > 1;
 }
 
 #define ALL     (~0u)
@@ -69,7 +81,11 @@ static const View views[] = {
       NULL, false },
     { "variables", "data", LWP_FLAG(LWP_DME), "variable", 0, NULL, false },
     { "lines", "64-byte lines of data, and what loaded from them",
-      LWP_FLAG(LWP_DME), "line,data,dso,symbol,addr,srcline", 2, NULL, false },
+      LWP_FLAG(LWP_DME), "pid,line,data,sharers,dso,symbol,addr,srcline", 4,
+      is_known, false },
+    { "shared", "lines that several threads loaded from, and where",
+      LWP_FLAG(LWP_DME), "pid,line,data,sharers,tid,symbol,addr,srcline", 4,
+      is_shared, false },
     { "values", "values", VALUES, "flags,data1,data2,dso,symbol", 0, NULL,
       false },
     { "processes", "processes", ALL, "pid,comm", 0, NULL, true },
@@ -151,9 +167,10 @@ static void put_keys(const Rows *rows, const Row *r, int from, int to,
 }
 
 static void put_table(int event, const Rows *rows, const View *view,
-                      double limit)
+                      double limit, size_t top)
 {
-    size_t width[MAX_KEYS], next, left_out = 0;
+    size_t width[MAX_KEYS], next, left_out = 0, shown = 0, inner;
+    uint64_t rest = 0;
     int outer = view->nested ? view->nested : rows->nr_keys;
     char buffer[ROW_TEXT];
 
@@ -180,14 +197,16 @@ static void put_table(int event, const Rows *rows, const View *view,
     for (size_t i = 0; i < rows->table.count; i = next) {
         Row sum = row_sum(rows, view->nested, i, &next);
 
-        if (share(rows, &sum) < limit) {
+        if (share(rows, &sum) < limit || shown == top) {
             left_out++;
+            rest += sum.count;
             continue;
         }
+        shown++;
         put_numbers(rows, event, &sum);
         put_keys(rows, &sum, 0, outer, width);
-        for (; view->nested && i < next; i++) {
-            if (share(rows, row_at(rows, i)) >= limit) {
+        for (inner = 0; view->nested && i < next; i++, inner++) {
+            if (share(rows, row_at(rows, i)) >= limit && inner < top) {
                 put_numbers(rows, event, row_at(rows, i));
                 printf("    ");
                 put_keys(rows, row_at(rows, i), outer, rows->nr_keys, width);
@@ -195,7 +214,8 @@ static void put_table(int event, const Rows *rows, const View *view,
         }
     }
     if (left_out) {
-        printf("# and %zu with less than %g%% each\n", left_out, limit);
+        printf("# and %zu more, with %.2f%% in all\n", left_out,
+               100 * quotient(rest, rows->total));
     }
 }
 
@@ -384,7 +404,7 @@ static void put_json_header(const Profile *p)
 
 /* All tables of an event, or that of --sort. */
 static void put_event(const Profile *p, int event, const char *sort, bool json,
-                      double limit)
+                      double limit, size_t top)
 {
     const View sorted = { "rows", sort, ALL, sort, 0, NULL, false };
 
@@ -403,7 +423,7 @@ static void put_event(const Profile *p, int event, const char *sort, bool json,
         if (json) {
             put_json_rows(p, event, &rows, view, limit);
         } else if (rows.table.count > view->boring) {
-            put_table(event, &rows, view, limit);
+            put_table(event, &rows, view, limit, top);
         }
         table_free(&rows.table);
     }
@@ -430,7 +450,7 @@ static void put_json(const Profile *p, const char *sort, double limit)
                    p->header.interval[event - 1], event_period(p, event),
                    counted, records);
         }
-        put_event(p, event, sort, true, limit);
+        put_event(p, event, sort, true, limit, SIZE_MAX);
         printf(" }");
     }
     printf(" ]\n}\n");
@@ -493,6 +513,7 @@ int cmd_report(int argc, char **argv)
 {
     static const struct option longs[] = {
         { "sort", required_argument, NULL, 's' },
+        { "top", required_argument, NULL, 'n' },
         { "percent-limit", required_argument, NULL, OPTION_LIMIT },
         { "stdio", no_argument, NULL, OPTION_STDIO },
         { "json", no_argument, NULL, OPTION_JSON },
@@ -503,19 +524,27 @@ int cmd_report(int argc, char **argv)
     const char *sort = NULL, *svg = NULL;
     ProfileOptions options = { 0 };
     int option, mode = OPTION_STDIO, sortable = 0, others = 0;
+    size_t top = 20;
     double limit = -1;
     bool ok = true;
     Profile p;
     Rows rows;
-    char *end;
+    char *end, behind;
 
     argv[0] = "lwp report";
-    while ((option = profile_getopt(argc, argv, "s:", longs, &options,
+    while ((option = profile_getopt(argc, argv, "s:n:", longs, &options,
                                     help)) != -1) {
         switch (option) {
         case 's':
             sort = optarg;
             if (!rows_keys(&rows, sort)) {
+                return 2;
+            }
+            break;
+        case 'n':
+            if (sscanf(optarg, "%zu%c", &top, &behind) != 1 || !top ||
+                *optarg == '-') {
+                fprintf(stderr, "lwp: %s is no number of rows\n", optarg);
                 return 2;
             }
             break;
@@ -525,6 +554,7 @@ int cmd_report(int argc, char **argv)
                 fprintf(stderr, "lwp: %s is no percentage\n", optarg);
                 return 2;
             }
+            top = SIZE_MAX;
             break;
         case OPTION_SVG:
             svg = optarg;
@@ -567,7 +597,7 @@ int cmd_report(int argc, char **argv)
         put_header(&p);
         for (int event = 1; event < 256; event++) {
             if (p.records[event]) {
-                put_event(&p, event, sort, false, limit < 0 ? 0.5 : limit);
+                put_event(&p, event, sort, false, limit < 0 ? 0 : limit, top);
             }
         }
     }

@@ -7,8 +7,8 @@
 
 #include "profile.h"
 
-#define MAX_KEYS    6
-#define MAX_NESTED  3
+#define MAX_KEYS    8
+#define MAX_NESTED  4
 
 /* Something that a record has, as a number that is the same for equal ones. */
 typedef struct Key {

@@ -85,7 +85,7 @@ static uint64_t key_kind(const Profile *p, const Entry *e)
 
     if (!(e->flags & LWP_BRANCH_TKN)) {
         kind = "local";
-    } else if (to->function->size == 1) {
+    } else if (!to->function->size) {
         kind = from->function == to->function ? "local" : "jump";
     } else if (to->address == to->function->start) {
         kind = "call";
@@ -107,6 +107,11 @@ static uint64_t key_line(const Profile *p, const Entry *e)
     return e->data;
 }
 
+static uint64_t key_sharers(const Profile *p, const Entry *e)
+{
+    return profile_sharers(p, e);
+}
+
 static uint64_t key_data(const Profile *p, const Entry *e)
 {
     const Place *to = place_at(p, e->to);
@@ -118,9 +123,9 @@ static uint64_t key_data(const Profile *p, const Entry *e)
         return (uintptr_t)keep_text("?");
     }
     /* a variable may start within the line */
-    if (*f->name == '[') {
+    if (!f->size) {
         f = object_function((Object *)f->object, to->address | 63);
-        result = *f->name == '[' ? result : f->name;
+        result = f->size ? f->name : result;
     } else if (to->address > f->start &&
                asprintf(&text, "%s+0x%" PRIx64, f->name,
                         to->address - f->start) > 0) {
@@ -139,7 +144,7 @@ static uint64_t key_variable(const Profile *p, const Entry *e)
     if (e->event == LWP_DME && !(e->flags & LWP_MISS_DAV)) {
         return (uintptr_t)keep_text("?");
     }
-    if (*f->name == '[') {
+    if (!f->size) {
         text = strrchr(object_path(f->object), '/');
         return (uintptr_t)(text ? text + 1 : object_path(f->object));
     }
@@ -179,6 +184,7 @@ static const Key keys[] = {
     { "kind", "Kind", KEY_TEXT, key_kind, BRANCHES },
     { "source", "Source", KEY_TEXT, key_source, MISSES },
     { "line", "Data line", KEY_HEX, key_line, MISSES },
+    { "sharers", "Threads", KEY_NUMBER, key_sharers, MISSES },
     { "data", "Data", KEY_TEXT, key_data, MISSES },
     { "variable", "Variable", KEY_TEXT, key_variable, MISSES },
     { "data1", "Data1", KEY_HEX, key_data1, VALUES },

@@ -32,7 +32,11 @@ static void put_place(Profile *p, uint32_t space, uint64_t ip)
 
     printf("%" PRIx64 " ", ip);
     put_text(stdout, place->function->name, TEXT_PLAIN);
-    if (place->function->size > 1) {
+    if (!place->function->size) {
+        if (*path == '/') {
+            printf("+0x%" PRIx64, place->address);
+        }
+    } else {
         if (offset) {
             printf("+0x%" PRIx64, offset);
         }
@@ -90,6 +94,7 @@ static void put_other(uint32_t type, const void *chunk, size_t size)
     const DataThread *end = chunk;
     const DataMap *map = chunk;
     const DataFile *file = chunk;
+    const DataSnapshot *snapshot = chunk;
 
     if (type == DATA_PROCESS && size >= sizeof(*process)) {
         printf("# program: %d, parent %d, %u bits: ", process->pid,
@@ -117,6 +122,9 @@ static void put_other(uint32_t type, const void *chunk, size_t size)
             printf("%s%02x", i ? "" : ", build ID ", file->id.build_id[i]);
         }
         printf("\n");
+    } else if (type == DATA_SNAPSHOT && size >= sizeof(*snapshot)) {
+        printf("# snapshot: %d %s\n", snapshot->pid,
+               snapshot->what == SNAPSHOT_BEGIN ? "begins" : "ends");
     } else if (type == DATA_END && size >= sizeof(*end)) {
         printf("# end: %d/%d\n", end->pid, end->tid);
     } else if (type == DATA_COUNTS && size >= sizeof(*counts)) {

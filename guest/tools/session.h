@@ -24,6 +24,7 @@
 #define SESSION_THREAD      "s.%d.%d.%u"    /* pid, tid, number: LwpSession */
 #define SESSION_MAPS        "m.%d.%u"       /* pid, number: see below */
 #define SESSION_FAILED      "f.%d.%d.%d"    /* pid, tid, errno: no session */
+#define SESSION_VDSO        "v.%d"          /* bits: its image; stays there */
 #define SESSION_LATE        "l.%d"          /* pid: does not see dlopen() */
 
 typedef struct SessionConfig {
@@ -60,6 +61,7 @@ struct LwpSession {
     uint32_t first;         /* the process starts with this thread */
     uint32_t cpuid[4];      /* Fn8000_001C */
     char comm[16];          /* of the program */
+    uint64_t stack;         /* an address in that of the first thread */
     /* Aligned, and within a page (5.1).  No LWPCB is larger than 255 * 8. */
     union {
         LwpCb cb;

@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include "symbols.h"
@@ -46,6 +47,7 @@ struct Object {
     size_t nr_cus;
     const char *why;        /* it could not be opened */
     bool symbols_read, lines_read;
+    Function unnamed;
 };
 
 const char *symbols_root = "";
@@ -237,6 +239,7 @@ static void add_symbol(Object *o, const char *name, uint64_t start,
 static void read_symbols(Object *o)
 {
     int n = dwfl_module_getsymtab(o->module);
+    char plain[512];
 
     for (int i = 0; i < n; i++) {
         Dwarf_Addr bias;
@@ -245,6 +248,7 @@ static void read_symbols(Object *o)
         GElf_Sym sym;
         GElf_Shdr in;
         Elf *elf;
+        const char *cut;
         const char *name = dwfl_module_getsym_info(o->module, i, &sym, &address,
                                                    &shndx, &elf, &bias);
         int type = GELF_ST_TYPE(sym.st_info);
@@ -264,6 +268,12 @@ static void read_symbols(Object *o)
         }
         if (!size && !(in.sh_flags & SHF_EXECINSTR)) {
             continue;
+        }
+        /* .symtab has versions of dynamic symbols behind their names. */
+        cut = name[0] == '@' ? NULL : strchr(name, '@');
+        if (cut) {
+            snprintf(plain, sizeof(plain), "%.*s", (int)(cut - name), name);
+            name = plain;
         }
         /*
          * One address may have several names: that of a function, a strong
@@ -395,9 +405,8 @@ static const char *offset_name(const Object *o, uint64_t address)
     char name[300];
 
     base = base ? base + 1 : o->path;
-    snprintf(name, sizeof(name), "[%.*s+0x%" PRIx64 "]",
-             *base == '[' ? (int)strcspn(base, "]") - 1 : 255,
-             base + (*base == '['), address);
+    snprintf(name, sizeof(name), "[%.255s+0x%" PRIx64 "]",
+             *base == '[' ? "vdso" : base, address);
     return keep_text(name);
 }
 
@@ -473,7 +482,7 @@ static void sort_symbols(Object *o)
         Elf_Scn *scn = NULL;
         GElf_Shdr shdr;
 
-        while (!f->size && (scn = elf_nextscn(o->elf, scn))) {
+        while (!f->size && o->elf && (scn = elf_nextscn(o->elf, scn))) {
             if (gelf_getshdr(scn, &shdr) && shdr.sh_flags & SHF_ALLOC &&
                 f->start - shdr.sh_addr < shdr.sh_size) {
                 f->size = shdr.sh_addr + shdr.sh_size - f->start;
@@ -615,25 +624,25 @@ uint64_t object_end(const Object *o)
     return end;
 }
 
-typedef struct Unnamed {
-    uint64_t object, address;
-    Function *function;
-} Unnamed;
-
-static const Function *unnamed(Object *o, uint64_t address)
+/* All that has no name is one thing. */
+static const Function *unnamed(Object *o)
 {
-    static Table table = TABLE(Unnamed, function);
-    const uint64_t key[] = { (uintptr_t)o, address };
-    Unnamed *item = table_get(&table, key);
+    const char *base = strrchr(o->path, '/');
+    char name[300];
 
-    if (!item->function) {
-        item->function = grow(NULL, 0, sizeof(Function));
-        *item->function = (Function) { o, offset_name(o, address), address, 1 };
+    if (!o->unnamed.name) {
+        base = base ? base + 1 : o->path;
+        if (*base == '[') {
+            o->unnamed = (Function) { o, base, 0, 0 };
+        } else {
+            snprintf(name, sizeof(name), "[%.255s]", base);
+            o->unnamed = (Function) { o, keep_text(name), 0, 0 };
+        }
     }
-    return item->function;
+    return &o->unnamed;
 }
 
-const Function *object_function(Object *o, uint64_t address)
+static const Function *find_function(Object *o, uint64_t address)
 {
     size_t low = 0, high;
 
@@ -658,7 +667,144 @@ const Function *object_function(Object *o, uint64_t address)
             return f;
         }
     }
-    return unnamed(o, address);
+    return NULL;
+}
+
+const Function *object_function(Object *o, uint64_t address)
+{
+    const Function *f = find_function(o, address);
+
+    return f ? f : unnamed(o);
+}
+
+bool object_knows(Object *o, uint64_t address)
+{
+    return find_function(o, address);
+}
+
+Object *object_from_image(const char *path, const void *image, size_t size)
+{
+    Object *o = object_get(path, NULL);
+    int fd = o->elf ? -1 : memfd_create(path, MFD_CLOEXEC);
+
+    elf_version(EV_CURRENT);
+    set_debug_path();
+    if (fd >= 0 && (write(fd, image, size) != (ssize_t)size ||
+                    lseek(fd, 0, SEEK_SET) != 0)) {
+        close(fd);
+    } else if (fd >= 0 && open_object(o, path, fd)) {
+        o->file = NULL;     /* nobody else can read it */
+    }
+    return o;
+}
+
+/* Whether it was there when the profile was recorded. */
+static FILE *open_jit_file(const char *path, uint64_t since)
+{
+    FILE *f = fopen(path, "re");
+    struct stat st;
+
+    if (f && (fstat(fileno(f), &st) || !S_ISREG(st.st_mode) ||
+              (uint64_t)st.st_mtime < since)) {
+        fclose(f);
+        f = NULL;
+    }
+    return f;
+}
+
+/* Lines of start, size and name, as perf(1) reads them. */
+static void read_perf_map(Object *o, FILE *f)
+{
+    char *line = NULL;
+    size_t room = 0;
+
+    while (getline(&line, &room, f) > 0) {
+        uint64_t start, size;
+        int name = 0;
+
+        line[strcspn(line, "\n")] = 0;
+        if (sscanf(line, "%" SCNx64 " %" SCNx64 " %n", &start, &size,
+                   &name) == 2 && name && line[name] && size) {
+            add_symbol(o, line + name, start, size, 0);
+        }
+    }
+    free(line);
+}
+
+/* jitdump-specification.txt in tools/perf/Documentation of Linux. */
+typedef struct JitHeader {
+    uint32_t magic, version, size, machine, pad, pid;
+    uint64_t time, flags;
+} JitHeader;
+
+typedef struct JitRecord {
+    uint32_t id, size;
+    uint64_t time;
+} JitRecord;
+
+typedef struct JitLoad {
+    uint32_t pid, tid;
+    uint64_t vma, address, size, index;
+} JitLoad;
+
+enum { JIT_MAGIC = 0x4a695444, JIT_CODE_LOAD = 0 };
+
+static void read_jitdump(Object *o, FILE *f)
+{
+    JitHeader header;
+    JitRecord record;
+    JitLoad load;
+    long at;
+
+    if (fread(&header, sizeof(header), 1, f) != 1 ||
+        header.magic != JIT_MAGIC) {
+        return;
+    }
+    for (at = header.size; !fseek(f, at, SEEK_SET) &&
+         fread(&record, sizeof(record), 1, f) == 1 &&
+         record.size >= sizeof(record); at += record.size) {
+        char name[512];
+        size_t length = record.size - sizeof(record);
+
+        if (record.id != JIT_CODE_LOAD || length <= sizeof(load) ||
+            fread(&load, sizeof(load), 1, f) != 1) {
+            continue;
+        }
+        length -= sizeof(load);
+        length = length < sizeof(name) ? length : sizeof(name) - 1;
+        if (fread(name, 1, length, f) == length) {
+            name[length] = 0;
+            add_symbol(o, name, load.address, load.size, 0);
+        }
+    }
+}
+
+Object *object_jit(int32_t pid, const char *dump, uint64_t since)
+{
+    char path[PATH_MAX];
+    Object *o;
+    FILE *f;
+
+    snprintf(path, sizeof(path), "[JIT %d]", pid);
+    o = object_get(path, NULL);
+    if (o->symbols_read) {
+        return o->nr_symbols ? o : NULL;
+    }
+    o->symbols_read = true;
+    snprintf(path, sizeof(path), "%s/tmp/perf-%d.map", symbols_root, pid);
+    f = open_jit_file(path, since);
+    if (f) {
+        read_perf_map(o, f);
+        fclose(f);
+    }
+    snprintf(path, sizeof(path), "%s%s", symbols_root, dump ? dump : "");
+    f = dump ? open_jit_file(path, since) : NULL;
+    if (f) {
+        read_jitdump(o, f);
+        fclose(f);
+    }
+    sort_symbols(o);
+    return o->nr_symbols ? o : NULL;
 }
 
 static int compare_cus(const void *a, const void *b)

@@ -12,8 +12,8 @@
 typedef struct Object Object;
 
 /*
- * A function, or a variable.  "[object+0x12]" is a function without a name; if
- * its size is 1, there is just something at that address.
+ * A function, or a variable.  "[object+0x12]" is a function without a name;
+ * "[object]", of size 0, is all of the object that nothing tells apart.
  */
 typedef struct Function {
     const Object *object;
@@ -32,6 +32,20 @@ extern bool symbols_debuginfod;         /* ask $DEBUGINFOD_URLS, too */
  * of this ID is not used.
  */
 Object *object_get(const char *path, const FileId *id);
+
+/* The same, with what the file has: there is no file of this path. */
+Object *object_from_image(const char *path, const void *image, size_t size);
+
+/*
+ * What a process has compiled while it ran: NULL if it has not told anybody.
+ * DUMP is a file in the form of jitdump, or NULL; /tmp/perf-PID.map is asked
+ * as well.  Files that are older than SINCE (seconds since 1970) are not its.
+ */
+Object *object_jit(int32_t pid, const char *dump, uint64_t since);
+
+/* Only if it has been told about this address. */
+bool object_knows(Object *o, uint64_t address);
+
 const char *object_path(const Object *o);
 /* Where the file can be read on this machine; NULL: nowhere. */
 const char *object_file(const Object *o);

@@ -567,6 +567,36 @@ class Libraries(Case):
                          r'\d+ bytes, build ID [0-9a-f]{40}$')
 
 
+class Memory(Case):
+    def test_vdso(self):
+        """The kernel's own library has names, in 64 and 32 bits."""
+        for bits in 64, 32:
+            program = common.compile_c(self.path(f'time{bits}'), r"""
+                #include <dlfcn.h>
+                #include <stdlib.h>
+                #include <time.h>
+                int main(int argc, char **argv)
+                {
+                    void *vdso = dlopen(argv[1], RTLD_NOW | RTLD_NOLOAD);
+                    int (*gettime)(int, struct timespec *) = vdso ?
+                        dlsym(vdso, "__vdso_clock_gettime") : NULL;
+                    struct timespec t;
+                    for (int i = 0; i < 3000; i++) {
+                        if (!gettime || gettime(CLOCK_MONOTONIC, &t)) {
+                            abort();
+                        }
+                    }
+                    return argc != 2;
+                }""", '-w', '-ldl', *(['-m32'] if bits == 32 else []))
+            self.lwp('record', '-e', 'ire', '-c', '7', '-m', '256', '--',
+                     *Setup.qemu(bits), program,
+                     'linux-vdso.so.1' if bits == 64 else 'linux-gate.so.1')
+            names = {n for (o, n) in self.functions(self.json()[1]['ire'])
+                     if o.startswith('[vdso')}
+            self.assertTrue(names & {'clock_gettime', '__vdso_clock_gettime',
+                                     '__vdso_clock_gettime64'}, names)
+
+
 class Signals(Case):
     def test_sigkill(self):
         self.record('kill', 5000, status=128 + signal.SIGKILL)

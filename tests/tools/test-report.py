@@ -194,7 +194,7 @@ class Functions(Case):
         name = os.path.basename(program.path)
         self.assertEqual(self.functions(events['ire']), {
             (name, 'hot'): 60, (name, 'leaf'): 30, (name, 'main'): 9,
-            ('[unknown]', '[unknown+0x1234]'): 1})
+            ('[unknown]', '[unknown]'): 1})
         self.assertEqual(events['ire']['functions'][0]['share'], 60)
         self.assertEqual(events['ire']['functions'][0]['events'], 60540)
         self.assertEqual(whole['programs'], [
@@ -226,10 +226,13 @@ class Functions(Case):
         self.assertEqual(rows, [
             ('60.00', '60', 'pie', 'hot'), ('30.00', '30', 'pie', 'leaf'),
             ('9.00', '9', 'pie', 'main'),
-            ('1.00', '1', '[unknown]', '[unknown+0x1234]')])
+            ('1.00', '1', '[unknown]', '[unknown]')])
         out = self.lwp('report', '--percent-limit', '10')
         self.assertNotIn('main', out)
-        self.assertIn('# and 2 with less than 10% each', out)
+        self.assertIn('# and 2 more, with 10.00% in all', out)
+        out = self.lwp('report', '-n', '1')
+        self.assertIn('# and 3 more, with 40.00% in all', out)
+        self.assertNotIn('leaf', out)
         self.assertIn('WARNING', self.lwp('report', '-i', self.write(
             process(PID, 'p'), records(PID, PID, record(IRE, 1)),
             lost(PID, PID, 7))))
@@ -239,7 +242,7 @@ class Functions(Case):
         self.assertEqual(self.lwp('report', '--folded'),
                          'prog;pie;hot 60\nprog;pie;leaf 30\n'
                          'prog;pie;main 9\n'
-                         'prog;[unknown];[unknown+0x1234] 1\n')
+                         'prog;[unknown];[unknown] 1\n')
 
     def test_svg(self):
         self.profile(self.pie)
@@ -334,12 +337,20 @@ class Maps(Case):
                    mapping(PID, 0x1000, 0x2000, 0, '[vdso]'),
                    mapping(PID, 0x5000, 0x6000, 0, ''),
                    mapping(PID, 0x9000, 0xa000, 0, '/nonexistent/x.so'),
-                   records(PID, PID, record(IRE, 0x1010), record(IRE, 0x5020),
+                   mapping(PID, 0x7000, 0x8000, 0, ''),
+                   records(PID, PID, record(IRE, 0x1010), record(IRE, 0x1011),
+                           record(IRE, 0x5020), record(IRE, 0x7020),
                            record(IRE, 0x9030)))
         _, events = self.json()
         self.assertEqual(self.functions(events['ire']), {
-            ('[vdso]', '[vdso+0x10]'): 1, ('[anon]', '[anon+0x20]'): 1,
-            ('x.so', '[x.so+0x30]'): 1})
+            ('[vdso]', '[vdso]'): 2, ('[anon]', '[anon]'): 2,
+            ('x.so', '[x.so]'): 1})
+        _, events = self.json('-s', 'dso,addr')
+        self.assertEqual({(r['dso'], r['addr']): r['records']
+                          for r in events['ire']['rows']}, {
+            ('[vdso]', '0x10'): 1, ('[vdso]', '0x11'): 1,
+            ('[anon]', '0x5020'): 1, ('[anon]', '0x7020'): 1,
+            ('/nonexistent/x.so', '0x30'): 1})
         self.assertIn('/nonexistent/x.so', self.stderr)
 
     def test_order(self):
@@ -356,11 +367,10 @@ class Maps(Case):
         _, events = self.json('--sort', 'comm,dso,symbol')
         found = {(r['comm'], os.path.basename(r['dso']), r['symbol'])
                  for r in events['ire']['rows']}
-        offset = p.symbols['hot'][0]
         self.assertEqual(found, {
             ('one', 'pie', 'hot'), ('one', 'pie', 'leaf'),
-            ('one', '[heap]', f'[heap+{offset:#x}]'),
-            ('two', '[unknown]', f'[unknown+{p.at("hot"):#x}]')})
+            ('one', '[heap]', '[heap]'),
+            ('two', '[unknown]', '[unknown]')})
 
     def test_snapshots(self):
         """A library in the place of another one has its own records."""
@@ -411,6 +421,47 @@ class Maps(Case):
         self.assertEqual(events['cnh']['period'], 1009)
 
 
+class Jit(Case):
+    """Code that was compiled while the program ran."""
+
+    def check(self, *maps):
+        self.write(process(PID, 'p'), snapshot(
+            PID, mapping(PID, 0x10000, 0x20000, 0, '', 7), *maps),
+            process(PID + 1, 'q'), snapshot(
+            PID + 1, mapping(PID + 1, 0x10000, 0x20000, 0, '', 7)),
+            records(PID, PID, *[record(IRE, 0x10100)] * 2,
+                    record(IRE, 0x101ff), record(IRE, 0x10200)),
+            records(PID + 1, PID + 1, record(IRE, 0x10100)))
+        root = os.path.join(self.folder, 'root')
+        _, events = self.json('--symfs', root)
+        self.assertEqual(self.functions(events['ire']), {
+            (f'[JIT {PID}]', 'compiled(int) x'): 3, ('[anon]', '[anon]'): 2})
+
+    def root(self, name):
+        path = os.path.join(self.folder, 'root/tmp')
+        os.makedirs(path, exist_ok=True)
+        return os.path.join(path, name)
+
+    def test_perf_map(self):
+        path = self.root(f'perf-{PID}.map')
+        with open(path, 'w') as f:
+            f.write('10100 100 compiled(int) x\nwhat?\n')
+        self.check()
+        os.utime(path, (1, 1))      # of another process, long ago
+        with self.assertRaises(AssertionError):
+            self.check()
+        os.unlink(path)
+
+    def test_jitdump(self):
+        name = b'compiled(int) x\0'
+        load = struct.pack('<IIQIIQQQQ', 0, 56 + len(name) + 4, 0, PID, PID,
+                           0x10100, 0x10100, 0x100, 1) + name + b'code'
+        with open(self.root(f'jit-{PID}.dump'), 'wb') as f:
+            f.write(struct.pack('<6IQQ', 0x4a695444, 1, 40, 62, 0, PID, 0, 0) +
+                    struct.pack('<IIQ', 1, 16, 0) + load + load[:30])
+        self.check(mapping(PID, 0x8000, 0x9000, 0, f'/tmp/jit-{PID}.dump', 5))
+
+
 class Identity(Case):
     """Names are those of the file that was profiled, or there are none."""
 
@@ -432,18 +483,16 @@ class Identity(Case):
         self.program = Program(self.folder, 'ident', '-Wl,--build-id')
         out = self.program.tool('readelf', '-n')
         self.build_id = bytes.fromhex(re.search(r'Build ID: (\w+)', out)[1])
-        self.unknown = f'[ident+{self.program.symbols["hot"][0] + 1:#x}]'
+        self.unknown = '[ident]'
 
     def test_build_id(self):
         """Another build ID: a warning instead of wrong names."""
         self.check('hot', None, build_id=self.build_id)
         wrong = bytes([self.build_id[0] ^ 1]) + self.build_id[1:]
-        # Without the file, an address is an offset in it.
-        offset = self.unknown
-        self.check(offset, f'{self.program.path}: it is another file than the '
+        self.check(self.unknown, f'{self.program.path}: it is another file than the '
                    f'one that was profiled (build ID {self.build_id.hex()}, '
                    f'then {wrong.hex()})', build_id=wrong)
-        out = self.lwp('annotate', offset)
+        out = self.lwp('annotate', self.unknown)
         self.assertIn('There are no instructions, as the file is not here', out)
 
     def test_found_by_build_id(self):
@@ -563,7 +612,36 @@ class Data(Case):
                           for r in dme['variables']], [('table', 5), ('?', 1)])
         out = self.lwp('script')
         self.assertRegex(out, r'latency 200 source DRAM data \w+ table\+')
-        self.assertRegex(self.lwp('report'), rf' +4 +160\.0 +200  {line:#x}')
+        self.assertRegex(self.lwp('report'), rf' +4 +160\.0 +200  {PID} +{line:#x}')
+
+    def test_shared(self):
+        """Lines of data that several threads loaded from."""
+        p = self.pie
+        line = p.at('table') + 63 & ~63
+        heap = mapping(PID, 0x1000, 0x9000, 0, '[heap]', 3)
+        self.write(
+            process(PID, 'p'), p.maps(PID), heap,
+            records(PID, PID, *[record(DME, p.at('leaf'), line + 4,
+                                       HAS_DATA | DRAM, 200)] * 3,
+                    record(DME, p.at('hot'), 0x2000, HAS_DATA | L3, 40),
+                    record(DME, p.at('hot'), 0, 0, 40)),
+            records(PID, PID + 1, record(DME, p.at('hot'), line + 60,
+                                         HAS_DATA | L3, 40)),
+            process(PID + 2, 'q'), p.maps(PID + 2), records(
+                PID + 2, PID + 2, record(DME, p.at('hot'), 0x2000,
+                                         HAS_DATA | L3, 40)))
+        dme = self.json()[1]['dme']
+        self.assertEqual([(r['pid'], r['line'], r['sharers'], [
+            (i['tid'], i['symbol'], i['records']) for i in r['instructions']])
+            for r in dme['shared']], [
+                (PID, hex(line), 2, [(PID, 'leaf', 3), (PID + 1, 'hot', 1)])])
+        # The same address in another process is other memory.
+        self.assertEqual({(r['pid'], r['line']): r['sharers']
+                          for r in dme['lines']}, {
+            (PID, hex(line)): 2, (PID, '0x2000'): 1, (PID + 2, '0x2000'): 1})
+        self.assertEqual({r['variable']: r['records']
+                          for r in dme['variables']},
+                         {'table': 4, '[heap]': 1, '[unknown]': 1, '?': 1})
 
     def test_values(self):
         p = self.pie
@@ -667,7 +745,7 @@ class Errors(Case):
             self.assertIn(f'lwp {command}: unrecognized option', self.stderr)
             self.lwp(command, '-e', 'xyz', status=2)
         for args in (['--sort', 'what'], ['--percent-limit', 'x'], ['more'],
-                     ['--sort', 'pid,pid,pid,pid,pid,pid,pid']):
+                     ['--sort', 'pid' + 8 * ',pid'], ['-n', '0'], ['-n', '3x']):
             self.lwp('report', *args, status=2)
         self.lwp('annotate', status=2)
 
