@@ -36,7 +36,22 @@ typedef struct Annotation {
     int line;
     FILE *source;           /* that file, if it can be read */
     int source_line;        /* that would be read next */
+    const char *inlined;    /* what was shown last */
 } Annotation;
+
+/* Where the instruction is from, if that is another function. */
+static void put_inlined(Annotation *a, uint64_t address)
+{
+    Place place = { .function = a->function, .address = address };
+    const char *inlined = place_inlined(&place);
+
+    if (inlined != a->inlined && (a->inlined || *inlined)) {
+        printf("%*s[", a->indent, "");
+        put_text(stdout, *inlined ? inlined : a->function->name, TEXT_PLAIN);
+        printf("]\n");
+        a->inlined = inlined;
+    }
+}
 
 /* The text of a source line, as far as the file is there. */
 static void put_source(Annotation *a, uint64_t address)
@@ -60,6 +75,10 @@ static void put_source(Annotation *a, uint64_t address)
             path = NULL;
         }
         a->source = path ? fopen(path, "re") : NULL;
+        /* The source is where it was compiled, not where it runs. */
+        if (!a->source) {
+            a->source = fopen(file, "re");
+        }
         a->source_line = 1;
         free(path);
     }
@@ -102,6 +121,7 @@ static int compare_sites(const void *a, const void *b)
 static void put_site(Annotation *a, const Site *site, uint64_t address,
                      const char *text)
 {
+    put_inlined(a, address);
     put_source(a, address);
     for (int event = 1; event < 256; event++) {
         if (!a->total[event]) {
@@ -255,6 +275,15 @@ static void annotate(const Profile *p, const Function *f, const char *objdump)
     table_free(&a.sites);
 }
 
+/* By its symbol, as in the source, or so without its parameters. */
+static bool is_called(const Function *f, const char *name)
+{
+    size_t length = strlen(name);
+
+    return !strcmp(f->name, name) || !strcmp(f->linkage, name) ||
+           (!strncmp(f->name, name, length) && f->name[length] == '(');
+}
+
 int cmd_annotate(int argc, char **argv)
 {
     static const struct option longs[] = {
@@ -296,7 +325,7 @@ int cmd_annotate(int argc, char **argv)
         const char *base = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
         uint64_t key = (uintptr_t)f;
 
-        if (!strcmp(f->name, name) &&
+        if (is_called(f, name) &&
             (!dso || !strcmp(dso, path) || !strcmp(dso, base))) {
             table_get(&functions, &key);
         }

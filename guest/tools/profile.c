@@ -611,6 +611,25 @@ uint32_t profile_place(Profile *p, uint32_t space, uint64_t address)
     return index;
 }
 
+const char *place_inlined(Place *place)
+{
+    const char *names[8];
+    char text[1024];
+    int n, used = 0;
+
+    if (!place->inlined) {
+        n = object_inlined((Object *)place->function->object, place->address,
+                           names, 8);
+        text[0] = 0;
+        for (int i = 0; i < n && used < (int)sizeof(text); i++) {
+            used += snprintf(text + used, sizeof(text) - used, "%s%s",
+                             i ? " < " : "", names[i]);
+        }
+        place->inlined = keep_text(text);
+    }
+    return place->inlined;
+}
+
 static void add_records(Profile *p, const ProfileOptions *options,
                         const DataThread *head, size_t size)
 {

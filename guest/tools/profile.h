@@ -50,6 +50,7 @@ typedef struct Place {
     const Function *function;
     uint64_t address;       /* as in the ELF file */
     const char *line;       /* of the source, when somebody has asked */
+    const char *inlined;    /* see place_inlined() */
 } Place;
 
 /* Records that have all of this in common. */
@@ -143,6 +144,12 @@ Thread *profile_thread(Profile *p, int32_t pid, int32_t tid);
 /* How many threads of its process have records of the entry's line of data. */
 unsigned profile_sharers(const Profile *p, const Entry *e);
 uint32_t profile_place(Profile *p, uint32_t space, uint64_t address);
+
+/*
+ * The functions that the compiler has put into the place's, there: the
+ * innermost first, with " < " between them; or "".
+ */
+const char *place_inlined(Place *place);
 
 static inline const Place *place_at(const Profile *p, uint32_t i)
 {

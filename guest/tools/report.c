@@ -9,6 +9,7 @@
 #include <time.h>
 #include "commands.h"
 #include "report.h"
+#include "terminal.h"
 
 enum {
     OPTION_STDIO = OPTION_OWN,
@@ -23,7 +24,7 @@ static const char help[] =
     "Show what \"lwp record\" has recorded.\n\n"
     PROFILE_HELP
     "  -s, --sort KEYS        count by these instead, for example dso,symbol:\n"
-    "                         comm,pid,tid,cpu,dso,symbol,addr,srcline;\n"
+    "                         comm,pid,tid,cpu,dso,symbol,addr,srcline,inlined;\n"
     "                         bre: dso_to,symbol_to,addr_to,kind;\n"
     "                         dme: source,line,data,variable,sharers;\n"
     "                         val, ins: data1,data2,flags\n"
@@ -57,6 +58,11 @@ static bool is_shared(const Profile *p, const Entry *e)
     return e->flags & LWP_MISS_DAV && profile_sharers(p, e) > 1;
 }
 
+static bool is_inlined(const Profile *p, const Entry *e)
+{
+    return *place_inlined((Place *)place_at(p, e->from));
+}
+
 #define ALL     (~0u)
 #define VALUES  (LWP_FLAG(LWP_VAL) | LWP_FLAG_INT)
 
@@ -72,6 +78,8 @@ typedef struct View {
 
 static const View views[] = {
     { "functions", "functions", ALL, "dso,symbol", 0, NULL, false },
+    { "inlined", "functions inside of others, the innermost first", ALL,
+      "inlined,dso,symbol", 0, is_inlined, false },
     { "edges", "branches from one function to another",
       LWP_FLAG(LWP_BRE), "kind,symbol,dso,symbol_to,dso_to", 0, is_edge,
       false },
@@ -155,15 +163,47 @@ static void put_keys(const Rows *rows, const Row *r, int from, int to,
 
     for (int k = from; k < to; k++) {
         const char *text = row_text(rows, r, k, buffer);
-        size_t length = strlen(text);
+        size_t length;
 
         printf("  ");
-        put_text(stdout, text, TEXT_PLAIN);
+        length = put_text_cut(stdout, text, TEXT_PLAIN,
+                              terminal_width ? width[k] : SIZE_MAX);
         if (k + 1 < to && length < width[k]) {
             printf("%*s", (int)(width[k] - length), "");
         }
     }
     printf("\n");
+}
+
+enum {
+    NUMBERS = 38,           /* columns in front of the keys, at most */
+    WIDE = 60,              /* what longer names need is not kept free */
+    NARROW = 12,            /* columns that a cut name keeps */
+};
+
+/* Columns from FROM to TO - 1 have to fit into the terminal. */
+static void fit(size_t *width, int from, int to, size_t numbers)
+{
+    size_t sum = numbers;
+    int widest;
+
+    for (int k = from; k < to; k++) {
+        if (!terminal_width && width[k] > WIDE) {
+            width[k] = WIDE;
+        }
+        sum += width[k] + 2;
+    }
+    while (terminal_width && sum > terminal_width) {
+        widest = from;
+        for (int k = from; k < to; k++) {
+            widest = width[k] > width[widest] ? k : widest;
+        }
+        if (width[widest] <= NARROW) {
+            break;
+        }
+        width[widest]--;
+        sum--;
+    }
 }
 
 static void put_table(int event, const Rows *rows, const View *view,
@@ -178,13 +218,15 @@ static void put_table(int event, const Rows *rows, const View *view,
         width[k] = strlen(rows->keys[k]->title);
         for (size_t i = 0; i < rows->table.count; i++) {
             const Row *r = row_at(rows, i);
-            size_t length = strlen(row_text(rows, r, k, buffer));
+            size_t length = text_columns(row_text(rows, r, k, buffer));
 
             if (share(rows, r) >= limit && length > width[k]) {
                 width[k] = length;
             }
         }
     }
+    fit(width, 0, outer, event == LWP_BRE || event == LWP_DME ? NUMBERS : 18);
+    fit(width, outer, rows->nr_keys, NUMBERS + 4);
     printf("\n# %s: %s\n#\n# %5s%% %9s", event_name(event), view->title,
            "", "Records");
     printf("%s", event == LWP_BRE ? "    Taken  Predicted" :
@@ -532,6 +574,7 @@ int cmd_report(int argc, char **argv)
     char *end, behind;
 
     argv[0] = "lwp report";
+    terminal_init();
     while ((option = profile_getopt(argc, argv, "s:n:", longs, &options,
                                     help)) != -1) {
         switch (option) {

@@ -63,6 +63,14 @@ static uint64_t key_srcline(const Profile *p, const Entry *e)
     return (uintptr_t)place->line;
 }
 
+static uint64_t key_inlined(const Profile *p, const Entry *e)
+{
+    Place *place = table_at(&p->places, e->from);
+
+    place_inlined(place);
+    return (uintptr_t)place->inlined;
+}
+
 static uint64_t key_dso_to(const Profile *p, const Entry *e)
 {
     return (uintptr_t)object_path(place_at(p, e->to)->function->object);
@@ -177,6 +185,7 @@ static const Key keys[] = {
     { "dso", "Object", KEY_PATH, key_dso, ~0u },
     { "symbol", "Function", KEY_FUNCTION, key_symbol, ~0u },
     { "addr", "Address", KEY_HEX, key_addr, ~0u },
+    { "inlined", "Inlined", KEY_TEXT, key_inlined, ~0u },
     { "srcline", "Source", KEY_PATH, key_srcline, ~0u },
     { "dso_to", "To object", KEY_PATH, key_dso_to, BRANCHES },
     { "symbol_to", "To function", KEY_FUNCTION, key_symbol_to, BRANCHES },

@@ -6,12 +6,14 @@
  * an address is in, as it only looks into .debug_aranges, which compilers other
  * than GCC leave out.
  */
+#include <dwarf.h>
 #include <elfutils/libdwelf.h>
 #include <elfutils/libdwfl.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <gelf.h>
 #include <inttypes.h>
+#include <libiberty/demangle.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +29,21 @@ typedef struct Symbol {
     Function function;
     uint64_t max_end;       /* of this one and all before it */
     int rank;               /* which of several names of one place is best */
+    bool readable;          /* its name has been looked at */
 } Symbol;
+
+/* A place where a function was put into another one; and where that is. */
+typedef struct Inlined {
+    const char *name;
+    int depth;
+    size_t outer;           /* index + 1; 0: it is no inlined one */
+} Inlined;
+
+typedef struct InlinedRange {
+    uint64_t start, end;
+    uint64_t max_end;       /* of this one and all before it */
+    size_t what;            /* index */
+} InlinedRange;
 
 typedef struct CuRange {
     uint64_t start, end;
@@ -45,6 +61,11 @@ struct Object {
     Dwarf *dwarf;
     CuRange *cus;           /* by address */
     size_t nr_cus;
+    Inlined *inlined;
+    size_t nr_inlined;
+    InlinedRange *ranges;   /* of them, by address */
+    size_t nr_ranges;
+    Table walked;           /* compilation units that are in them */
     const char *why;        /* it could not be opened */
     bool symbols_read, lines_read;
     Function unnamed;
@@ -232,7 +253,7 @@ static void add_symbol(Object *o, const char *name, uint64_t start,
 {
     o->symbols = grow(o->symbols, o->nr_symbols, sizeof(*o->symbols));
     o->symbols[o->nr_symbols++] = (Symbol) {
-        .function = { o, keep_text(name), start, size }, .rank = rank,
+        .function = { o, keep_text(name), NULL, start, size }, .rank = rank,
     };
 }
 
@@ -633,13 +654,26 @@ static const Function *unnamed(Object *o)
     if (!o->unnamed.name) {
         base = base ? base + 1 : o->path;
         if (*base == '[') {
-            o->unnamed = (Function) { o, base, 0, 0 };
+            o->unnamed = (Function) { o, base, base, 0, 0 };
         } else {
             snprintf(name, sizeof(name), "[%.255s]", base);
-            o->unnamed = (Function) { o, keep_text(name), 0, 0 };
+            o->unnamed = (Function) { o, keep_text(name), NULL, 0, 0 };
+            o->unnamed.linkage = o->unnamed.name;
         }
     }
     return &o->unnamed;
+}
+
+/* C++ and Rust have the types of parameters and more in their symbols. */
+static const char *readable(const char *name)
+{
+    char *text = cplus_demangle(name, DMGL_AUTO | DMGL_ANSI | DMGL_PARAMS);
+
+    if (text) {
+        name = keep_text(text);
+        free(text);
+    }
+    return name;
 }
 
 static const Function *find_function(Object *o, uint64_t address)
@@ -661,10 +695,15 @@ static const Function *find_function(Object *o, uint64_t address)
     }
     /* symbols may be inside others */
     while (low-- && o->symbols[low].max_end > address) {
-        const Function *f = &o->symbols[low].function;
+        Symbol *s = &o->symbols[low];
 
-        if (address - f->start < f->size) {
-            return f;
+        if (address - s->function.start < s->function.size) {
+            if (!s->readable) {
+                s->readable = true;
+                s->function.linkage = s->function.name;
+                s->function.name = readable(s->function.name);
+            }
+            return &s->function;
         }
     }
     return NULL;
@@ -844,11 +883,10 @@ static void read_cus(Object *o)
     }
 }
 
-const char *object_line(Object *o, uint64_t address, int *line)
+/* The compilation unit that an address is in. */
+static bool find_cu(Object *o, uint64_t address, Dwarf_Die *die)
 {
     size_t low = 0, high;
-    Dwarf_Line *l;
-    Dwarf_Die die;
 
     if (!o->lines_read) {
         read_cus(o);
@@ -863,11 +901,135 @@ const char *object_line(Object *o, uint64_t address, int *line)
             high = mid;
         }
     }
-    if (!low || address >= o->cus[low - 1].end ||
-        !dwarf_offdie(o->dwarf, o->cus[low - 1].die, &die)) {
+    return low && address < o->cus[low - 1].end &&
+           dwarf_offdie(o->dwarf, o->cus[low - 1].die, die);
+}
+
+const char *object_line(Object *o, uint64_t address, int *line)
+{
+    Dwarf_Line *l;
+    Dwarf_Die die;
+
+    if (!find_cu(o, address, &die)) {
         return NULL;
     }
     l = dwarf_getsrc_die(&die, address);
     return l && !dwarf_lineno(l, line) && *line ? dwarf_linesrc(l, NULL, NULL)
                                                 : NULL;
+}
+
+static const char *inlined_name(Dwarf_Die *die)
+{
+    static const unsigned names[] = { DW_AT_linkage_name, DW_AT_name };
+
+    for (int i = 0; i < 2; i++) {
+        Dwarf_Attribute attr;
+        const char *name = dwarf_formstring(
+            dwarf_attr_integrate(die, names[i], &attr));
+
+        if (name) {
+            return readable(keep_text(name));
+        }
+    }
+    return "?";
+}
+
+/* All of a compilation unit, to be asked for many addresses. */
+static void walk(Object *o, Dwarf_Die *parent, size_t outer, int depth)
+{
+    Dwarf_Die die;
+
+    if (depth > 200 || dwarf_child(parent, &die)) {
+        return;
+    }
+    do {
+        size_t inside = outer;
+        Dwarf_Addr base, start, end;
+        ptrdiff_t i = 0;
+
+        switch (dwarf_tag(&die)) {
+        case DW_TAG_inlined_subroutine:
+            o->inlined = grow(o->inlined, o->nr_inlined, sizeof(*o->inlined));
+            o->inlined[o->nr_inlined] = (Inlined) {
+                inlined_name(&die), depth, outer
+            };
+            inside = ++o->nr_inlined;
+            while ((i = dwarf_ranges(&die, i, &base, &start, &end)) > 0) {
+                o->ranges = grow(o->ranges, o->nr_ranges, sizeof(*o->ranges));
+                o->ranges[o->nr_ranges++] = (InlinedRange) {
+                    start, end, 0, inside - 1
+                };
+            }
+            /* fallthrough */
+        case DW_TAG_subprogram:
+        case DW_TAG_lexical_block:
+        case DW_TAG_namespace:
+        case DW_TAG_module:
+            walk(o, &die, inside, depth + 1);
+        }
+    } while (!dwarf_siblingof(&die, &die));
+}
+
+static int compare_ranges(const void *a, const void *b)
+{
+    const InlinedRange *x = a, *y = b;
+
+    return x->start < y->start ? -1 : x->start > y->start;
+}
+
+static void walk_once(Object *o, Dwarf_Die *cu)
+{
+    const uint64_t key = dwarf_dieoffset(cu);
+    uint64_t max_end = 0;
+
+    o->walked.item_size = o->walked.key_size = sizeof(key);
+    if (table_find(&o->walked, &key)) {
+        return;
+    }
+    table_get(&o->walked, &key);
+    walk(o, cu, 0, 0);
+    if (o->nr_ranges) {
+        qsort(o->ranges, o->nr_ranges, sizeof(*o->ranges), compare_ranges);
+    }
+    for (size_t i = 0; i < o->nr_ranges; i++) {
+        max_end = o->ranges[i].end > max_end ? o->ranges[i].end : max_end;
+        o->ranges[i].max_end = max_end;
+    }
+}
+
+int object_inlined(Object *o, uint64_t address, const char **names, int max)
+{
+    const Inlined *innermost = NULL;
+    size_t low = 0, high;
+    Dwarf_Die cu;
+    int n = 0;
+
+    if (!find_cu(o, address, &cu)) {
+        return 0;
+    }
+    walk_once(o, &cu);
+    high = o->nr_ranges;
+    while (low < high) {
+        size_t mid = (low + high) / 2;
+
+        if (o->ranges[mid].start <= address) {
+            low = mid + 1;
+        } else {
+            high = mid;
+        }
+    }
+    while (low-- && o->ranges[low].max_end > address) {
+        const Inlined *in = &o->inlined[o->ranges[low].what];
+
+        if (address < o->ranges[low].end &&
+            (!innermost || in->depth > innermost->depth)) {
+            innermost = in;
+        }
+    }
+    while (innermost && n < max) {
+        names[n++] = innermost->name;
+        innermost = innermost->outer ? &o->inlined[innermost->outer - 1]
+                                     : NULL;
+    }
+    return n;
 }

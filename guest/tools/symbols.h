@@ -17,7 +17,8 @@ typedef struct Object Object;
  */
 typedef struct Function {
     const Object *object;
-    const char *name;
+    const char *name;       /* as in the source, if that can be told */
+    const char *linkage;    /* as in the symbol table */
     uint64_t start, size;   /* address as in the ELF file */
 } Function;
 
@@ -58,6 +59,12 @@ uint64_t object_end(const Object *o);
 
 /* Never NULL, and always the same pointer for the same function. */
 const Function *object_function(Object *o, uint64_t address);
+
+/*
+ * The functions that the compiler has put into others at this address: the
+ * innermost first, MAX at most.  Returns how many.
+ */
+int object_inlined(Object *o, uint64_t address, const char **names, int max);
 
 /* Path of the source file, and the line; NULL if that is not known. */
 const char *object_line(Object *o, uint64_t address, int *line);

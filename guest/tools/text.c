@@ -2,6 +2,7 @@
 /*
  * Text that comes from outside, made harmless for where it goes.
  */
+#include <stdlib.h>
 #include <string.h>
 #include "text.h"
 
@@ -69,4 +70,44 @@ void put_text(FILE *f, const char *text, TextStyle style)
         start = other ? text : start;
     }
     fwrite(start, 1, text - start, f);
+}
+
+static const char *skip_letter(const char *text)
+{
+    int length = utf8_length((const unsigned char *)text);
+
+    return text + (length ? length : 1);
+}
+
+size_t text_columns(const char *text)
+{
+    size_t n = 0;
+
+    for (; *text; text = skip_letter(text)) {
+        n++;
+    }
+    return n;
+}
+
+size_t put_text_cut(FILE *f, const char *text, TextStyle style,
+                    size_t columns)
+{
+    size_t width = text_columns(text);
+    const char *end = text;
+    char *cut;
+
+    if (width <= columns || !columns) {
+        put_text(f, text, style);
+        return width;
+    }
+    for (size_t i = 1; i < columns; i++) {
+        end = skip_letter(end);
+    }
+    cut = strndup(text, end - text);
+    if (cut) {
+        put_text(f, cut, style);
+        free(cut);
+    }
+    fputs("\u2026", f);
+    return columns;
 }

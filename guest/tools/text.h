@@ -5,6 +5,7 @@
 #ifndef LWP_TEXT_H
 #define LWP_TEXT_H
 
+#include <stddef.h>
 #include <stdio.h>
 
 typedef enum TextStyle {
@@ -15,5 +16,12 @@ typedef enum TextStyle {
 } TextStyle;
 
 void put_text(FILE *f, const char *text, TextStyle style);
+
+/* How wide it is: code points, as far as they are any. */
+size_t text_columns(const char *text);
+
+/* The same, but at most COLUMNS wide, with a mark if it is cut; how wide. */
+size_t put_text_cut(FILE *f, const char *text, TextStyle style,
+                    size_t columns);
 
 #endif

@@ -9,11 +9,14 @@ Compiles a small program, makes files as "lwp record" would for it, and compares
 what each output says with what was put in.  perf(1) reads the exported
 perf.data if it is installed.
 """
+import fcntl
 import os
+import pty
 import re
 import shutil
 import struct
 import subprocess
+import termios
 import xml.etree.ElementTree
 
 import common
@@ -105,12 +108,13 @@ def counts(pid, tid, seen, counted):
 class Program:
     """A compiled program, and where its functions are."""
 
-    def __init__(self, folder, name, *flags):
+    def __init__(self, folder, name, *flags, source=SOURCE, compiler='gcc'):
         self.path = os.path.join(folder, name)
+        text = source
         source = os.path.join(folder, 'prog.c')
         with open(source, 'w') as f:
-            f.write(SOURCE)
-        subprocess.run(['gcc', '-g', '-O1', '-fcf-protection=none', *flags,
+            f.write(text)
+        subprocess.run([compiler, '-g', '-O1', '-fcf-protection=none', *flags,
                         '-o', self.path, source], check=True)
         self.symbols = {}
         out = self.tool('nm', '-S')
@@ -419,6 +423,108 @@ class Maps(Case):
         self.assertEqual(events['cnh']['counted'], 12345)
         self.assertEqual(events['cnh']['interval'], 1008)
         self.assertEqual(events['cnh']['period'], 1009)
+
+
+CPLUSPLUS = """\
+volatile int sink;
+namespace shapes {
+struct Square {
+    int side;
+    __attribute__((always_inline)) int area() const { return twice(side); }
+    static __attribute__((always_inline)) inline int twice(int n)
+    {
+        return sink * n;
+    }
+    __attribute__((noinline)) int sum(int n, const char *) const
+    {
+        int s = 0;
+        for (int i = 0; i < n; i++) {
+            s += area();
+        }
+        return s;
+    }
+};
+}
+__asm__(".globl _ZN4core3fmt5write17h0123456789abcdefE\\n"
+        ".type _ZN4core3fmt5write17h0123456789abcdefE, @function\\n"
+        "_ZN4core3fmt5write17h0123456789abcdefE: nop; ret\\n"
+        ".size _ZN4core3fmt5write17h0123456789abcdefE, 2\\n");
+int main(int argc, char **argv)
+{
+    return shapes::Square{argc}.sum(argc, *argv);
+}
+"""
+
+
+class Names(Case):
+    """C++ and Rust, as in the source."""
+    SUM = 'shapes::Square::sum(int, char const*) const'
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.program = Program(cls.folder, 'cplusplus', source=CPLUSPLUS,
+                              compiler='g++')
+
+    def setUp(self):
+        super().setUp()
+        p = self.program
+        self.name = '_ZNK6shapes6Square3sumEiPKc'
+        code = [p.base + a for a, _ in p.instructions(self.name)]
+        self.write(process(PID, 'p'), p.maps(PID), records(
+            PID, PID, *[record(IRE, a) for a in code],
+            record(IRE, p.at('_ZN4core3fmt5write17h0123456789abcdefE'))))
+        self.count = len(code)
+
+    def test_demangled(self):
+        self.assertEqual(self.functions(self.json()[1]['ire']), {
+            ('cplusplus', self.SUM): self.count,
+            ('cplusplus', 'core::fmt::write'): 1})
+
+    def test_inlined(self):
+        """Functions in functions, by their records and in the listing."""
+        inlined = self.json()[1]['ire']['inlined']
+        chain = 'shapes::Square::twice(int) < shapes::Square::area() const'
+        counts = {r['inlined']: r['records'] for r in inlined}
+        self.assertIn(chain, counts)
+        self.assertTrue(1 <= counts[chain] < self.count)
+        self.assertEqual({r['symbol'] for r in inlined}, {self.SUM})
+        out = self.lwp('annotate', self.name)
+        self.assertIn(f'[{chain}]\n', out)
+        self.assertIn(f'[{self.SUM}]\n', out)
+        self.assertIn('return sink * n;', out)
+
+    def test_annotate(self):
+        """A function is found by each of its names."""
+        outs = {self.lwp('annotate', name) for name in
+                (self.name, self.SUM, 'shapes::Square::sum')}
+        self.assertEqual(len(outs), 1)
+        self.assertIn(f'# {self.SUM} in ', outs.pop())
+        self.lwp('annotate', 'shapes::Square', status=1)
+
+    def test_terminal(self):
+        """On a terminal, lines are as wide as it; elsewhere, names whole."""
+        for columns in 70, 80, 200:
+            ours, its = pty.openpty()
+            fcntl.ioctl(its, termios.TIOCSWINSZ,
+                        struct.pack('HHHH', 24, columns, 0, 0))
+            with subprocess.Popen([Setup.lwp, 'report'], stdout=its,
+                                  cwd=self.folder) as p:
+                os.close(its)
+                out = b''
+                while True:
+                    try:
+                        out += os.read(ours, 4096)
+                    except OSError:
+                        break
+                self.assertEqual(p.wait(), 0)
+            os.close(ours)
+            tables = re.sub(r'\x1b\[[0-9;]*m', '', out.decode()).replace(
+                '\r', '').split('ire: functions\n')[1]
+            lines = [l for l in tables.splitlines() if not l.startswith('#')]
+            self.assertLessEqual(max(map(len, lines)), columns)
+            self.assertEqual(self.SUM in tables, columns == 200)
+        self.assertIn(self.SUM, self.lwp('report'))
 
 
 class Jit(Case):
