@@ -10,6 +10,9 @@
 #include <unistd.h>
 #include "data.h"
 
+/* Bytes of the first version's header. */
+#define OLD_HEADER  offsetof(DataHeader, version)
+
 struct DataWriter {
     FILE *file;
     char *path;
@@ -50,6 +53,7 @@ static DataHeader complete(const DataHeader *header)
 
     memcpy(h.magic, DATA_MAGIC, sizeof(h.magic));
     h.size = sizeof(h);
+    h.version = DATA_VERSION;
     return h;
 }
 
@@ -177,6 +181,7 @@ static void *not_opened(DataReader *r, const char *path, const char *why)
 DataReader *data_open(const char *path, DataHeader *header)
 {
     DataReader *r = calloc(1, sizeof(*r));
+    size_t rest;
 
     if (!r) {
         return not_opened(r, path, "out of memory");
@@ -185,18 +190,25 @@ DataReader *data_open(const char *path, DataHeader *header)
     if (!r->file) {
         return not_opened(r, path, strerror(errno));
     }
+    memset(header, 0, sizeof(*header));
     errno = 0;
-    if (fread(header, sizeof(*header), 1, r->file) != 1) {
+    if (fread(header, OLD_HEADER, 1, r->file) != 1) {
         return not_opened(r, path, errno ? strerror(errno) :
                           "it is not a file of lwp record");
     }
     if (memcmp(header->magic, DATA_MAGIC, sizeof(header->magic)) != 0 ||
-        header->size < sizeof(*header) || header->size > 1u << 20) {
+        header->size < OLD_HEADER || header->size > 1u << 20) {
         return not_opened(r, path, "it is not a file of lwp record");
     }
+    rest = header->size < sizeof(*header) ? header->size : sizeof(*header);
+    rest -= OLD_HEADER;
+    if (fread((char *)header + OLD_HEADER, 1, rest, r->file) != rest) {
+        return not_opened(r, path, "it is cut off");
+    }
     header->command[sizeof(header->command) - 1] = 0;
+    header->tool[sizeof(header->tool) - 1] = 0;
     /* A later version's header may be longer. */
-    for (size_t i = sizeof(*header); i < header->size; i++) {
+    for (size_t i = OLD_HEADER + rest; i < header->size; i++) {
         if (getc(r->file) == EOF) {
             return not_opened(r, path, "it is cut off");
         }

@@ -23,6 +23,7 @@
 #include "lwp.h"
 
 #define DATA_MAGIC      "LWPDATA1"
+#define DATA_VERSION    2
 #define DATA_DEFAULT    "lwp.data"
 
 typedef struct DataHeader {
@@ -37,6 +38,12 @@ typedef struct DataHeader {
     uint64_t time;          /* when it began, seconds since 1970 */
     uint64_t base_ip, limit_ip;
     char command[256];      /* for people; cut off if longer */
+    /* From version 2 on; 0 in older files, whose header ends here. */
+    uint32_t version;       /* of this format: DATA_VERSION */
+    uint32_t ring;          /* of a thread, records */
+    uint64_t clock;         /* when it began, by CLOCK_MONOTONIC, ns */
+    uint32_t cpus;          /* of the machine that ran "lwp record" */
+    char tool[28];          /* version of lwp */
 } DataHeader;
 
 enum {
@@ -51,6 +58,8 @@ enum {
     /* DataSnapshot: the DataMaps from BEGIN to END are all that pid maps. */
     DATA_SNAPSHOT,
     DATA_VDSO,              /* DataVdso: what the kernel maps there */
+    DATA_TIME,              /* DataTime: when rings were emptied */
+    DATA_NAME,              /* DataName: what a thread calls itself */
 };
 
 typedef struct DataChunk {
@@ -101,6 +110,16 @@ typedef struct DataVdso {
 typedef struct DataThread {
     int32_t pid, tid;
 } DataThread;
+
+/* Records that follow were stored before, and those in front were earlier. */
+typedef struct DataTime {
+    uint64_t clock;         /* CLOCK_MONOTONIC, ns */
+} DataTime;
+
+typedef struct DataName {
+    int32_t pid, tid;
+    char name[16];
+} DataName;
 
 typedef struct DataLost {
     int32_t pid, tid;

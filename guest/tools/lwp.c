@@ -15,10 +15,6 @@
 #include "commands.h"
 #include "session.h"
 
-#ifndef LWP_VERSION
-#define LWP_VERSION "unknown"
-#endif
-
 typedef struct Command {
     const char *name;
     int (*run)(int argc, char **argv);

@@ -19,6 +19,7 @@
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -37,6 +38,7 @@ static SessionConfig config;
 static LwpInfo info;
 static size_t size;                 /* of a session */
 static pthread_key_t key;
+static char first_name[16];         /* of the first thread, at its start */
 static unsigned files;              /* the next one's number: it is unique */
 static __thread LwpSession *own __attribute__((tls_model("initial-exec")));
 
@@ -314,6 +316,11 @@ static void start_session(bool first)
     s->cpuid[3] = info.edx;
     strncpy(s->comm, program_invocation_short_name, sizeof(s->comm) - 1);
     s->stack = getauxval(AT_RANDOM);
+    prctl(PR_GET_NAME, s->name);
+    if (first) {
+        memcpy(first_name, s->name, sizeof(first_name));
+    }
+    memcpy(s->first_name, first_name, sizeof(first_name));
     publish_file(dotted, plain);
     if (first) {
         write_maps();
@@ -334,6 +341,7 @@ static void end_session(void *unused)
     /* A child that no handler of fork() has seen has its parent's. */
     if (s && s->tid == gettid()) {
         lwp_disable(s);
+        prctl(PR_GET_NAME, s->name);
         __atomic_store_n(&s->state, SESSION_ENDED, __ATOMIC_RELEASE);
         munmap(s, size);
     }

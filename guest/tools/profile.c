@@ -63,12 +63,13 @@ int profile_getopt(int argc, char **argv, const char *shorts,
         { "event", required_argument, NULL, 'e' },
         { "symfs", required_argument, NULL, OPTION_SYMFS },
         { "debug-dir", required_argument, NULL, OPTION_DEBUG_DIR },
+        { "time", required_argument, NULL, OPTION_TIME },
         { "debuginfod", no_argument, NULL, OPTION_DEBUGINFOD },
         { "help", no_argument, NULL, 'h' },
     };
     struct option all[16] = { 0 };
     size_t n = sizeof(common) / sizeof(*common);
-    char all_shorts[16];
+    char all_shorts[16], behind;
     int option;
 
     memcpy(all, common, sizeof(common));
@@ -92,6 +93,15 @@ int profile_getopt(int argc, char **argv, const char *shorts,
             break;
         case OPTION_DEBUG_DIR:
             symbols_debug_dir = optarg;
+            break;
+        case OPTION_TIME:
+            if (sscanf(optarg, "%lf-%lf%c", &options->from, &options->to,
+                       &behind) != 2 || !(options->from >= 0) ||
+                !(options->to > options->from)) {
+                fprintf(stderr, "lwp: \"%s\" is not FROM-TO in seconds\n",
+                        optarg);
+                return '?';
+            }
             break;
         case OPTION_DEBUGINFOD:
             symbols_debuginfod = true;
@@ -384,17 +394,23 @@ static void add_counts(Profile *p, const ProfileOptions *options,
     const DataThread *head = chunk;
     const DataLost *lost = chunk;
     const DataCounts *counts = chunk;
+    const DataName *name = chunk;
 
     if (type == DATA_RECORDS && size >= sizeof(*head)) {
         const LwpRecord *r = (const LwpRecord *)(head + 1);
 
         profile_thread(p, head->pid, head->tid);
-        for (; (const char *)(r + 1) <= (const char *)chunk + size; r++) {
+        for (; (const char *)(r + 1) <= (const char *)chunk + size &&
+               time_wanted(p, options); r++) {
             p->records[r->event] += event_wanted(options, r->event);
         }
     } else if (type == DATA_LOST && size >= sizeof(*lost)) {
         profile_thread(p, lost->pid, lost->tid)->missed += lost->missed;
         p->missed += lost->missed;
+    } else if (type == DATA_NAME && size >= sizeof(*name)) {
+        Thread *t = profile_thread(p, name->pid, name->tid);
+
+        memcpy(t->name, name->name, sizeof(name->name));
     } else if (type == DATA_COUNTS && size >= sizeof(*counts)) {
         Thread *t = profile_thread(p, counts->pid, counts->tid);
 
@@ -473,15 +489,33 @@ bool profile_open(Profile *p, const ProfileOptions *options)
         find_biases(&p->spaces[i]);
     }
     data_close(p->reader);
-    p->chunk = 0;
+    p->chunk = p->clock = 0;
     p->reader = data_open(path, &p->header);
     return p->reader;
 }
 
 const void *profile_next(Profile *p, uint32_t *type, size_t *size)
 {
+    const void *chunk = data_next(p->reader, type, size);
+
     p->chunk++;
-    return data_next(p->reader, type, size);
+    if (chunk && *type == DATA_TIME && *size >= sizeof(DataTime)) {
+        p->clock = ((const DataTime *)chunk)->clock;
+    }
+    return chunk;
+}
+
+double profile_seconds(const Profile *p)
+{
+    return p->clock > p->header.clock ?
+           (p->clock - p->header.clock) / 1e9 : 0;
+}
+
+bool time_wanted(const Profile *p, const ProfileOptions *options)
+{
+    double time = profile_seconds(p);
+
+    return options->to == 0 || (time >= options->from && time < options->to);
 }
 
 void profile_missed(const Profile *p)
@@ -724,7 +758,8 @@ bool profile_load(Profile *p, const ProfileOptions *options)
         return false;
     }
     while ((chunk = profile_next(p, &type, &size))) {
-        if (type == DATA_RECORDS && size >= sizeof(DataThread)) {
+        if (type == DATA_RECORDS && size >= sizeof(DataThread) &&
+            time_wanted(p, options)) {
             add_records(p, options, chunk, size);
         }
     }

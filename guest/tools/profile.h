@@ -42,6 +42,7 @@ typedef struct Thread {
     int32_t pid, tid;
     uint64_t missed;
     DataCounts counts;
+    char name[17];          /* "": that of the program */
 } Thread;
 
 /* Code or data at an address of a space. */
@@ -83,6 +84,7 @@ typedef struct Profile {
     DataHeader header;
     DataReader *reader;
     uint64_t chunk;         /* number of the last one that was read */
+    uint64_t clock;         /* the last DATA_TIME, ns; 0: none yet */
     Space *spaces;
     size_t nr_spaces;
     Table threads, places, entries, files;
@@ -94,19 +96,22 @@ typedef struct Profile {
 /* Options that all commands with a profile have. */
 typedef struct ProfileOptions {
     const char *input;
-    uint32_t events;        /* LWP_FLAG()s, bit 31 for LWP_INS; 0: all */
+    uint32_t events;        /* event_bit()s; 0: all */
+    double from, to;        /* seconds since the start; 0, 0: all */
 } ProfileOptions;
 
 enum {
     OPTION_SYMFS = 256,
     OPTION_DEBUG_DIR,
     OPTION_DEBUGINFOD,
+    OPTION_TIME,
     OPTION_OWN,             /* a command's, from here on */
 };
 
 #define PROFILE_HELP \
     "  -i, --input FILE       the profile (" DATA_DEFAULT ")\n" \
     "  -e, --event LIST       only these: val,ire,bre,dme,cnh,rnh,ins\n" \
+    "      --time FROM-TO     only what was recorded in these seconds\n" \
     "      --symfs DIR        look for programs and libraries in DIR\n" \
     "      --debug-dir DIR    separate debug files (/usr/lib/debug)\n" \
     "      --debuginfod       fetch what is not here from $DEBUGINFOD_URLS\n" \
@@ -129,6 +134,9 @@ const char *miss_source(unsigned flags);
 bool profile_open(Profile *p, const ProfileOptions *options);
 /* The payload of the next chunk, as data_next(). */
 const void *profile_next(Profile *p, uint32_t *type, size_t *size);
+/* Seconds from the start until the chunk's records were taken; 0: not known. */
+double profile_seconds(const Profile *p);
+bool time_wanted(const Profile *p, const ProfileOptions *options);
 /* Say so, where the output has no place for it. */
 void profile_missed(const Profile *p);
 void profile_close(Profile *p);

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <time.h>
+#include <unistd.h>
 #include "commands.h"
 #include "recorder.h"
 
@@ -16,6 +17,8 @@ static void fill_header(Recorder *r)
     r->header = (DataHeader) {
         .flags = o->events, .filters = o->filters, .random = o->random,
         .base_ip = o->base_ip, .limit_ip = o->limit_ip, .time = time(NULL),
+        .ring = o->records, .clock = now_ns(),
+        .cpus = sysconf(_SC_NPROCESSORS_ONLN), .tool = LWP_VERSION,
     };
     for (int i = 0; i < LWP_NR_EVENTS; i++) {
         r->header.interval[i] = o->period[i] - 1;

@@ -141,6 +141,12 @@ static void write_batch(Recorder *r)
     DataThread thread = { r->drained->pid, r->drained->tid };
 
     if (r->in_batch && r->writer) {
+        DataTime time = { now_ns() };
+
+        if (time.clock - r->clock > 1000000) {
+            data_write(r->writer, DATA_TIME, &time, sizeof(time), NULL, 0);
+            r->clock = time.clock;
+        }
         data_write(r->writer, DATA_RECORDS, &thread, sizeof(thread), r->batch,
                    r->in_batch * sizeof(LwpRecord));
     }
@@ -218,6 +224,35 @@ static void drain(Recorder *r, RecordedThread *t, uint32_t until)
     }
 }
 
+/* If it is not that of the program, which may be an emulator's. */
+static void write_name(Recorder *r, RecordedThread *t, const char *name)
+{
+    DataName chunk = { t->pid, t->tid, "" };
+
+    snprintf(chunk.name, sizeof(chunk.name), "%.15s", name);
+    if (r->writer && *chunk.name && strcmp(chunk.name, t->name) &&
+        (*t->name || strncmp(chunk.name, t->session->first_name, 15))) {
+        memcpy(t->name, chunk.name, sizeof(t->name));
+        data_write(r->writer, DATA_NAME, &chunk, sizeof(chunk), NULL, 0);
+    }
+}
+
+static void look_at_name(Recorder *r, RecordedThread *t)
+{
+    char path[64], name[32] = "";
+    FILE *f;
+
+    sprintf(path, "/proc/%d/task/%d/comm", t->pid, t->tid);
+    f = fopen(path, "re");
+    if (f) {
+        if (fgets(name, sizeof(name), f)) {
+            name[strcspn(name, "\n")] = 0;
+            write_name(r, t, name);
+        }
+        fclose(f);
+    }
+}
+
 static void end_thread(Recorder *r, RecordedThread *t)
 {
     uint32_t state = __atomic_load_n(&t->session->state, __ATOMIC_ACQUIRE);
@@ -227,6 +262,11 @@ static void end_thread(Recorder *r, RecordedThread *t)
     RecordedThread **p = &r->threads;
 
     drain(r, t, SESSION_ALL);
+    if (state == SESSION_ENDED) {
+        write_name(r, t, t->session->name);
+    } else {
+        look_at_name(r, t);
+    }
     for (int i = 0; i < LWP_NR_EVENTS && !t->broken; i++) {
         counts.records[i] = t->session->drained[i];
         counts.events[i] = session_count(t->session, i + 1, flushed);
@@ -492,6 +532,9 @@ static void look_at_threads(Recorder *r, bool who_lives)
             end_thread(r, t);
         } else {
             drain(r, t, SESSION_ALL);
+            if (who_lives) {
+                look_at_name(r, t);
+            }
         }
     }
 }
@@ -607,12 +650,17 @@ static void take_signals(Recorder *r)
     }
 }
 
-double now(void)
+uint64_t now_ns(void)
 {
     struct timespec t;
 
     clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec + t.tv_nsec / 1e9;
+    return t.tv_sec * 1000000000ull + t.tv_nsec;
+}
+
+double now(void)
+{
+    return now_ns() / 1e9;
 }
 
 static void follow(Recorder *r)

@@ -25,6 +25,7 @@ typedef struct RecordedThread {
     uint64_t missed;
     bool broken;            /* the program has overwritten it */
     char comm[16];
+    char name[16];          /* as the file says; "": the program's */
 } RecordedThread;
 
 typedef struct Recorder {
@@ -59,6 +60,7 @@ typedef struct Recorder {
     RecordedThread *threads;
     LwpRecord batch[BATCH];
     size_t in_batch;
+    uint64_t clock;         /* the last DATA_TIME */
     bool unknown;           /* something there is not in the maps */
     RecordedThread *drained;        /* whose records are in the batch */
 
@@ -82,8 +84,9 @@ void say(const Recorder *r, const char *format, ...);
 /* At the end: what was not counted or recorded, and why. */
 void explain(const Recorder *r);
 
-/* Seconds of CLOCK_MONOTONIC. */
+/* Seconds and nanoseconds of CLOCK_MONOTONIC. */
 double now(void);
+uint64_t now_ns(void);
 
 /* What was counted of an event until now, exact to a period for each thread. */
 uint64_t counted(const Recorder *r, int event);

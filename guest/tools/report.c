@@ -24,7 +24,7 @@ static const char help[] =
     "Show what \"lwp record\" has recorded.\n\n"
     PROFILE_HELP
     "  -s, --sort KEYS        count by these instead, for example dso,symbol:\n"
-    "                         comm,pid,tid,cpu,dso,symbol,addr,srcline,inlined;\n"
+    "                         comm,pid,tid,thread,cpu,dso,symbol,addr,srcline,inlined;\n"
     "                         bre: dso_to,symbol_to,addr_to,kind;\n"
     "                         dme: source,line,data,variable,sharers;\n"
     "                         val, ins: data1,data2,flags\n"
@@ -97,7 +97,7 @@ static const View views[] = {
     { "values", "values", VALUES, "flags,data1,data2,dso,symbol", 0, NULL,
       false },
     { "processes", "processes", ALL, "pid,comm", 0, NULL, true },
-    { "threads", "threads", ALL, "pid,tid,comm", 0, NULL, true },
+    { "threads", "threads", ALL, "pid,tid,thread,comm", 0, NULL, true },
     { "cpus", "CPUs", ALL, "cpu", 0, NULL, true },
 };
 
@@ -275,6 +275,7 @@ static void count_sums(const Profile *p, int event, uint64_t *records,
 
 static void put_header(const Profile *p)
 {
+    const DataHeader *h = &p->header;
     time_t when = p->header.time;
     size_t programs = 0;
     char text[64];
@@ -285,6 +286,12 @@ static void put_header(const Profile *p)
     if (localtime_r(&when, &tm) &&
         strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S %z", &tm)) {
         printf("\n# recorded: %s\n", text);
+    }
+    if (h->version) {
+        printf("# with lwp ");
+        put_text(stdout, h->tool, TEXT_PLAIN);
+        printf(", CPUs: %u, ring of a thread: %u records, until %.3f s after "
+               "the start\n", h->cpus, h->ring, profile_seconds(p));
     }
     for (size_t i = 0; i < p->nr_spaces; i++) {
         programs += !p->spaces[i].again;
@@ -408,6 +415,10 @@ static void put_json_header(const Profile *p)
 
     printf("{\n  \"format\": \"lwp report\",\n  \"version\": 1,\n  ");
     put_json_text("command", h->command);
+    printf(",\n  \"lwp\": \"");
+    put_text(stdout, h->tool, TEXT_JSON);
+    printf("\",\n  \"cpus\": %u,\n  \"ring\": %u,\n  \"seconds\": %.6f",
+           h->cpus, h->ring, profile_seconds(p));
     printf(",\n  \"time\": %" PRIu64 ",\n  \"cpuid\": [\"0x%08x\", "
            "\"0x%08x\", \"0x%08x\", \"0x%08x\"],\n  \"flags\": \"0x%08x\",\n"
            "  \"filters\": \"0x%08x\",\n  \"random\": %u,\n"
@@ -431,8 +442,10 @@ static void put_json_header(const Profile *p)
     for (size_t i = 0; i < p->threads.count; i++) {
         const Thread *t = table_at(&p->threads, i);
 
-        printf("%s\n    { \"pid\": %d, \"tid\": %d, \"missed\": %" PRIu64,
-               i ? "," : "", t->pid, t->tid, t->missed);
+        printf("%s\n    { \"pid\": %d, \"tid\": %d, ", i ? "," : "", t->pid,
+               t->tid);
+        put_json_text("name", t->name);
+        printf(", \"missed\": %" PRIu64, t->missed);
         for (int e = 1; e <= LWP_NR_EVENTS; e++) {
             if (t->counts.events[e - 1]) {
                 printf(", \"%s\": %" PRIu64, event_name(e),

@@ -22,6 +22,13 @@ static uint64_t key_tid(const Profile *p, const Entry *e)
     return ((const Thread *)table_at(&p->threads, e->thread))->tid;
 }
 
+static uint64_t key_thread(const Profile *p, const Entry *e)
+{
+    const Thread *t = table_at(&p->threads, e->thread);
+
+    return (uintptr_t)keep_text(*t->name ? t->name : p->spaces[e->space].comm);
+}
+
 static uint64_t key_cpu(const Profile *p, const Entry *e)
 {
     (void)p;
@@ -180,6 +187,7 @@ enum {
 static const Key keys[] = {
     { "comm", "Command", KEY_TEXT, key_comm, ~0u },
     { "pid", "Process", KEY_NUMBER, key_pid, ~0u },
+    { "thread", "Name", KEY_TEXT, key_thread, ~0u },
     { "tid", "Thread", KEY_NUMBER, key_tid, ~0u },
     { "cpu", "CPU", KEY_NUMBER, key_cpu, ~0u },
     { "dso", "Object", KEY_PATH, key_dso, ~0u },

@@ -51,8 +51,11 @@ static void put_record(Profile *p, const DataThread *t, uint32_t space,
                        const LwpRecord *r)
 {
     put_text(stdout, p->spaces[space].comm, TEXT_PLAIN);
-    printf(" %d/%d [%03u] %s: ", t->pid, t->tid, r->core,
-           event_name(r->event));
+    printf(" %d/%d [%03u] ", t->pid, t->tid, r->core);
+    if (p->clock) {
+        printf("%.3f ", profile_seconds(p));
+    }
+    printf("%s: ", event_name(r->event));
     put_place(p, space, r->ip);
     switch (r->event) {
     case LWP_VAL:
@@ -89,19 +92,20 @@ static void put_record(Profile *p, const DataThread *t, uint32_t space,
 
 static void put_other(uint32_t type, const void *chunk, size_t size)
 {
+    char comm[17] = "";
     const DataProcess *process = chunk;
     const DataCounts *counts = chunk;
     const DataThread *end = chunk;
     const DataMap *map = chunk;
     const DataFile *file = chunk;
     const DataSnapshot *snapshot = chunk;
+    const DataName *name = chunk;
 
     if (type == DATA_PROCESS && size >= sizeof(*process)) {
         printf("# program: %d, parent %d, %u bits: ", process->pid,
                process->ppid, process->bits);
-        for (int i = 0; i < 16 && process->comm[i]; i++) {
-            put_text(stdout, (char[]) { process->comm[i], 0 }, TEXT_PLAIN);
-        }
+        memcpy(comm, process->comm, sizeof(process->comm));
+        put_text(stdout, comm, TEXT_PLAIN);
         printf("\n");
     } else if (type == DATA_MAP && size > sizeof(*map)) {
         printf("# map: %d, %" PRIx64 "-%" PRIx64 " %c%c%c %" PRIx64 " ",
@@ -125,6 +129,13 @@ static void put_other(uint32_t type, const void *chunk, size_t size)
     } else if (type == DATA_SNAPSHOT && size >= sizeof(*snapshot)) {
         printf("# snapshot: %d %s\n", snapshot->pid,
                snapshot->what == SNAPSHOT_BEGIN ? "begins" : "ends");
+    } else if (type == DATA_NAME && size >= sizeof(*name)) {
+        char text[17] = "";
+
+        memcpy(text, name->name, sizeof(name->name));
+        printf("# name: %d/%d, ", name->pid, name->tid);
+        put_text(stdout, text, TEXT_PLAIN);
+        printf("\n");
     } else if (type == DATA_END && size >= sizeof(*end)) {
         printf("# end: %d/%d\n", end->pid, end->tid);
     } else if (type == DATA_COUNTS && size >= sizeof(*counts)) {
@@ -524,7 +535,8 @@ static bool put_all(Profile *p, const ProfileOptions *options, bool all)
             const LwpRecord *r = (const LwpRecord *)(head + 1);
             uint32_t space = profile_space(p, head->pid);
 
-            for (; (const char *)(r + 1) <= (const char *)chunk + size; r++) {
+            for (; (const char *)(r + 1) <= (const char *)chunk + size &&
+                   time_wanted(p, options); r++) {
                 if (event_wanted(options, r->event)) {
                     put_record(p, head, space, r);
                 }

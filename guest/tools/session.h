@@ -62,6 +62,8 @@ struct LwpSession {
     uint32_t cpuid[4];      /* Fn8000_001C */
     char comm[16];          /* of the program */
     uint64_t stack;         /* an address in that of the first thread */
+    /* Of the program when it started; of this thread, start and end. */
+    char first_name[16], name[16];
     /* Aligned, and within a page (5.1).  No LWPCB is larger than 255 * 8. */
     union {
         LwpCb cb;

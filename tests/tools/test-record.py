@@ -96,6 +96,17 @@ static void threads(void *(*run)(void *), int joined)
     }
 }
 
+static void *named(void *name)
+{
+    pthread_setname_np(pthread_self(), name);
+    spin(n);
+    if (!strcmp(name, "long")) {
+        sleep(2);
+        kill(getpid(), SIGKILL);
+    }
+    return NULL;
+}
+
 static int wait_for(pid_t pid)
 {
     int status;
@@ -243,6 +254,16 @@ int main(int argc, char **argv)
         }
         fprintf(stderr, "%s\n", getenv("LWP_SESSION"));
         return 42;
+    } else if (!strcmp(what, "names")) {
+        pthread_t thread[2];
+
+        for (int i = 0; i < 2; i++) {
+            pthread_create(&thread[i], NULL, named, i ? "short" : "long");
+        }
+        for (int i = 0; i < 2; i++) {
+            pthread_join(thread[i], NULL);
+        }
+        kill(getpid(), SIGKILL);
     } else if (!strcmp(what, "insert")) {
         insert();
     } else {
@@ -565,6 +586,20 @@ class Libraries(Case):
         self.assertIn(f'{program}: it is another file than', self.stderr)
         self.assertRegex(self.lwp('script', '-a'), rf'(?m)^# file: {program}, '
                          r'\d+ bytes, build ID [0-9a-f]{40}$')
+
+
+class Names(Case):
+    def test_threads(self):
+        """Threads have names, also if they are killed; and there is a time."""
+        self.record('names', 10000, status=128 + signal.SIGKILL,
+                    options=['-e', 'bre', '-c', '11'])
+        whole, events = self.json()
+        names = {(r['thread'], r['comm']) for r in events['bre']['threads']}
+        self.assertEqual(names, {('long', 'prog64'), ('short', 'prog64'),
+                                 ('prog64', 'prog64')})
+        self.assertEqual(whole['lwp'], self.lwp('--version').split()[1])
+        self.assertEqual(whole['ring'], 128 * 4096 // 32)
+        self.assertTrue(0 < whole['seconds'] < 10, whole['seconds'])
 
 
 class Memory(Case):

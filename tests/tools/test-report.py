@@ -23,7 +23,8 @@ import common
 from common import Setup
 
 VAL, IRE, BRE, DME, CNH, RNH, INS = 1, 2, 3, 4, 5, 6, 255
-PROCESS, MAP, RECORDS, LOST, END, COUNTS, FILE, SNAPSHOT = range(1, 9)
+PROCESS, MAP, RECORDS, LOST, END, COUNTS, FILE, SNAPSHOT, VDSO, \
+    TIME, NAME = range(1, 12)
 TAKEN, PREDICTED, KNOWN = 1 << 15, 1 << 14, 1 << 13
 HAS_DATA, L3, DRAM = 1 << 12, 1 << 13, 3 << 13
 
@@ -172,12 +173,14 @@ class Case(common.Case):
         super().setUpClass()
         cls.pie = Program(cls.folder, 'pie', '-fPIE', '-pie')
 
-    def write(self, *chunks, interval=1008, filters=0, command='prog & <x>'):
+    def write(self, *chunks, interval=1008, filters=0, command='prog & <x>',
+              more=b''):
         path = os.path.join(self.folder, 'lwp.data')
         with open(path, 'wb') as f:
-            f.write(struct.pack('<8sIIII6I4IQQQ256s', b'LWPDATA1', 344, 0x7e,
+            f.write(struct.pack('<8sIIII6I4IQQQ256s', b'LWPDATA1', 344 + len(more),
+                                0x7e,
                                 filters, 0, *[interval] * 6, 1, 2, 3, 4,
-                                1700000000, 0, 0, command.encode()))
+                                1700000000, 0, 0, command.encode()) + more)
             f.write(b''.join(chunks))
         return path
 
@@ -504,7 +507,7 @@ class Names(Case):
 
     def test_terminal(self):
         """On a terminal, lines are as wide as it; elsewhere, names whole."""
-        for columns in 70, 80, 200:
+        for columns in 60, 64, 200:
             ours, its = pty.openpty()
             fcntl.ioctl(its, termios.TIOCSWINSZ,
                         struct.pack('HHHH', 24, columns, 0, 0))
@@ -631,6 +634,55 @@ class Identity(Case):
                             (st.st_size + 1, st.st_mtime_ns)):
             self.check(self.unknown, 'it has been changed since it was '
                        'profiled', size=size, mtime=mtime)
+
+
+class Times(Case):
+    def profile(self, more):
+        def at(seconds):
+            return chunk(TIME, struct.pack('<Q', int((500 + seconds) * 1e9)))
+
+        self.write(
+            process(PID, 'prog'),
+            chunk(NAME, struct.pack('<ii16s', PID, PID + 1, b'worker \xc3\xa4')),
+            at(0.25), records(PID, PID, *[record(IRE, 0x1000)] * 2), at(1.5),
+            records(PID, PID + 1, record(IRE, 0x1000)),
+            at(2.75), records(PID, PID + 1, *[record(IRE, 0x1000)] * 4),
+            more=more)
+
+    def test_new(self):
+        """Times, names of threads, and who wrote the file."""
+        self.profile(struct.pack('<IIQI28s', 2, 777, 500 * 10 ** 9, 3, b'9.8')
+                     + b'what later versions have')
+        whole, events = self.json()
+        self.assertEqual((whole['lwp'], whole['cpus'], whole['ring'],
+                          whole['seconds']), ('9.8', 3, 777, 2.75))
+        self.assertEqual([t['name'] for t in whole['threads']],
+                         ['worker \u00e4', ''])
+        self.assertEqual([(r['thread'], r['comm'], r['records'])
+                          for r in events['ire']['threads']],
+                         [('worker \u00e4', 'prog', 5), ('prog', 'prog', 2)])
+        self.assertIn('# with lwp 9.8, CPUs: 3, ring of a thread: 777 records, '
+                      'until 2.750 s after the start\n', self.lwp('report'))
+        for span, count in (('0-1', 2), ('0.25-1.5', 2), ('1-2', 1),
+                            ('1-3', 5), ('0-3', 7)):
+            _, events = self.json('--time', span)
+            self.assertEqual(events['ire']['records'], count)
+            self.assertEqual(self.lwp('script', '--time', span).count('\n'),
+                             count)
+        self.assertIn(f'prog {PID}/{PID + 1} [000] 1.500 ire: 1000 ',
+                      self.lwp('script'))
+        for span in '1', '2-1', '1-2x', '-1-2':
+            self.lwp('report', '--time=' + span, status=2)
+        self.lwp('report', '--time', '7-8')
+        self.assertIn('there are no records', self.stderr)
+
+    def test_old(self):
+        """Files of version 1.0 have no such things, and are read."""
+        self.profile(b'')
+        whole, events = self.json()
+        self.assertEqual((whole['lwp'], whole['cpus']), ('', 0))
+        self.assertEqual(events['ire']['records'], 7)
+        self.assertNotIn('with lwp', self.lwp('report'))
 
 
 class Branches(Case):
