@@ -145,7 +145,7 @@ fetch_debs() {
 # build_tools MESON: guest/tools, in build/tools.
 build_tools() {
     need_packages gcc gcc-multilib libc6-dev ninja-build pkg-config libdw-dev \
-        libelf-dev libiberty-dev
+        libelf-dev libiberty-dev zlib1g-dev
     [ -f "$build/tools/build.ninja" ] ||
         logged tools-setup "$1" setup "$build/tools" "$root/guest/tools"
     say "building lwp"

@@ -604,22 +604,31 @@ static const Map *find_map(const Space *s, uint64_t address)
     return low && address < s->maps[low - 1].end ? &s->maps[low - 1] : NULL;
 }
 
+const Map *profile_map(const Profile *p, const Place *place)
+{
+    const Space *s = &p->spaces[place->space];
+    const Map *m = find_map(s, place->ip);
+
+    /* What was mapped since the last snapshot is in the next one. */
+    while (!m && s->newer) {
+        s = &p->spaces[s->newer];
+        m = find_map(s, place->ip);
+    }
+    return m;
+}
+
 uint32_t profile_place(Profile *p, uint32_t space, uint64_t address)
 {
     const uint64_t key[] = { space, address };
     Place *place = table_get(&p->places, key);
     uint32_t index = place - (Place *)p->places.items;
     const Space *s = &p->spaces[space];
-    const Map *m = find_map(s, address);
+    const Map *m;
 
     if (place->function) {
         return index;
     }
-    /* What was mapped since the last snapshot is in the next one. */
-    while (!m && s->newer) {
-        s = &p->spaces[s->newer];
-        m = find_map(s, address);
-    }
+    m = profile_map(p, place);
     if (m) {
         Object *o = m->object;
 

@@ -159,6 +159,9 @@ uint32_t profile_place(Profile *p, uint32_t space, uint64_t address);
  */
 const char *place_inlined(Place *place);
 
+/* Where that is mapped; NULL: nowhere. */
+const Map *profile_map(const Profile *p, const Place *place);
+
 static inline const Place *place_at(const Profile *p, uint32_t i)
 {
     return table_at(&p->places, i);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * lwp script: a profile's records as text; or as perf.data, for perf(1).
+ * lwp script: a profile's records as text; or for perf(1), or pprof.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -9,10 +9,12 @@
 #include <string.h>
 #include <sys/mman.h>
 #include "commands.h"
+#include "pprof.h"
 #include "profile.h"
 
 enum {
     OPTION_PERF_DATA = OPTION_OWN,
+    OPTION_PPROF,
 };
 
 static const char help[] =
@@ -21,6 +23,7 @@ static const char help[] =
     PROFILE_HELP
     "  -a, --all              also show programs, mappings, ends and counts\n"
     "      --perf-data FILE   write them to FILE, which perf report reads\n"
+    "      --pprof FILE       the same for go tool pprof\n"
     "  -b, --branch-stack     with it, branches also as perf's branch stack\n";
 
 static void put_place(Profile *p, uint32_t space, uint64_t ip)
@@ -167,18 +170,21 @@ typedef struct PerfHeader {
 } PerfHeader;
 
 enum {
+    PERF_BUILD_ID = 2,
     PERF_ARCH = 6,          /* numbers of features */
     PERF_COMMAND = 11,
     PERF_EVENT_DESC = 12,
     PERF_BRANCH_STACK = 15,
 };
 
+/* In the misc of a build ID: its size is behind it. */
+#define BUILD_ID_SIZE   (1 << 15)
 #define ATTR_SIZE   PERF_ATTR_SIZE_VER5     /* that old ones know as well */
 
 typedef struct PerfFile {
     FILE *file;
     bool branch_stack;
-    uint64_t time;          /* a number for each, as records have no time */
+    uint64_t time;          /* ns; of each record, more than before */
     uint32_t *shown;        /* by thread: space + 1 that perf knows of it */
     struct perf_event_attr attr[256];
 } PerfFile;
@@ -221,7 +227,7 @@ static void put_perf(PerfFile *f, uint32_t type, uint16_t misc, Buffer *b)
     struct perf_event_header head = { type, misc, sizeof(head) + b->size };
 
     /* What is longer, a path, is left out. */
-    if (b->size <= sizeof(b->data)) {
+    if (sizeof(head) + b->size < sizeof(b->data)) {
         fwrite(&head, sizeof(head), 1, f->file);
         fwrite(b->data, 1, b->size, f->file);
     }
@@ -393,8 +399,8 @@ static void put_perf_header(PerfFile *f, Section data, int nr_events)
         .attrs = { sizeof(header) + nr_events * sizeof(uint64_t),
                    nr_events * (ATTR_SIZE + sizeof(Section)) },
         .data = data,
-        .features = { 1u << PERF_ARCH | 1u << PERF_COMMAND |
-                      1u << PERF_EVENT_DESC |
+        .features = { 1u << PERF_BUILD_ID | 1u << PERF_ARCH |
+                      1u << PERF_COMMAND | 1u << PERF_EVENT_DESC |
                       (f->branch_stack ? 1u << PERF_BRANCH_STACK : 0) },
     };
     int n = 0;
@@ -416,41 +422,84 @@ static void put_perf_header(PerfFile *f, Section data, int nr_events)
     }
 }
 
-static void put_features(PerfFile *f, const Profile *p, int nr_events)
+/* Which files were mapped, as perf's own records have it. */
+static void put_build_ids(PerfFile *f, const Profile *p)
 {
-    uint64_t offset = ftell(f->file);
-    int n = f->branch_stack ? 4 : 3;
-    size_t start[5];
-    Buffer b;
+    Table seen = { .item_size = 8, .key_size = 8 };
 
-    b.size = 0;
-    start[0] = b.size;
-    add_string(&b, "x86_64");
-    start[1] = b.size;
-    add32(&b, 1);
-    add_string(&b, p->header.command);
-    start[2] = b.size;
-    add32(&b, nr_events);
-    add32(&b, ATTR_SIZE);
-    for (uint64_t event = 1; event < 256; event++) {
-        if (f->attr[event].size) {
-            add(&b, &f->attr[event], ATTR_SIZE);
-            add32(&b, 1);
-            add_string(&b, event_name(event));
-            add64(&b, event);
+    for (size_t i = 0; i < p->nr_spaces; i++) {
+        for (size_t k = 0; k < p->spaces[i].nr_maps; k++) {
+            const Object *o = p->spaces[i].maps[k].object;
+            const FileId *id = object_id(o);
+            const uint64_t key = (uintptr_t)o;
+            struct perf_event_header head = { 0 };
+            uint8_t build_id[24] = { 0 };
+            Buffer b;
+
+            if (!id->build_id_size || id->build_id_size > 20 ||
+                table_find(&seen, &key)) {
+                continue;
+            }
+            table_get(&seen, &key);
+            memcpy(build_id, id->build_id, id->build_id_size);
+            build_id[20] = id->build_id_size;
+            b.size = 0;
+            add32(&b, -1);  /* of any process */
+            add(&b, build_id, sizeof(build_id));
+            add_text(&b, object_path(o), 64);
+            head.misc = PERF_RECORD_MISC_USER | BUILD_ID_SIZE;
+            head.size = sizeof(head) + b.size;
+            fwrite(&head, sizeof(head), 1, f->file);
+            fwrite(b.data, 1, b.size, f->file);
         }
     }
-    start[3] = start[4] = b.size;   /* PERF_BRANCH_STACK is empty */
-    offset += n * sizeof(Section);
-    for (int i = 0; i < n; i++) {
-        Section s = { offset + start[i], start[i + 1] - start[i] };
-
-        fwrite(&s, sizeof(s), 1, f->file);
-    }
-    fwrite(b.data, 1, b.size, f->file);
+    table_free(&seen);
 }
 
-static void put_perf_data(PerfFile *f, Profile *p)
+static void put_features(PerfFile *f, const Profile *p, int nr_events)
+{
+    int n = f->branch_stack ? 5 : 4;
+    Section s[5] = { 0 };
+    uint64_t table = ftell(f->file);
+    Buffer b;
+
+    fwrite(s, sizeof(*s), n, f->file);
+    for (int i = 0; i < n; i++) {
+        b.size = 0;
+        s[i].offset = ftell(f->file);
+        switch (i) {
+        case 0:
+            put_build_ids(f, p);
+            break;
+        case 1:
+            add_string(&b, "x86_64");
+            break;
+        case 2:
+            add32(&b, 1);
+            add_string(&b, p->header.command);
+            break;
+        case 3:
+            add32(&b, nr_events);
+            add32(&b, ATTR_SIZE);
+            for (uint64_t event = 1; event < 256; event++) {
+                if (f->attr[event].size) {
+                    add(&b, &f->attr[event], ATTR_SIZE);
+                    add32(&b, 1);
+                    add_string(&b, event_name(event));
+                    add64(&b, event);
+                }
+            }
+            break;
+        }
+        fwrite(b.data, 1, b.size, f->file);
+        s[i].size = ftell(f->file) - s[i].offset;
+    }
+    fseek(f->file, table, SEEK_SET);
+    fwrite(s, sizeof(*s), n, f->file);
+}
+
+static void put_perf_data(PerfFile *f, Profile *p,
+                          const ProfileOptions *options)
 {
     Section data = { 0 };
     int nr_events = 0;
@@ -470,8 +519,12 @@ static void put_perf_data(PerfFile *f, Profile *p)
         uint32_t space, *shown;
         const Thread *t;
 
-        if (type != DATA_RECORDS || size < sizeof(*head)) {
+        if (type != DATA_RECORDS || size < sizeof(*head) ||
+            !time_wanted(p, options)) {
             continue;
+        }
+        if (p->clock > f->time) {
+            f->time = p->clock;
         }
         t = profile_thread(p, head->pid, head->tid);
         space = profile_space(p, head->pid);
@@ -492,7 +545,8 @@ static void put_perf_data(PerfFile *f, Profile *p)
     put_perf_header(f, data, nr_events);
 }
 
-static bool write_perf_data(Profile *p, const char *path, bool branch_stack)
+static bool write_perf_data(Profile *p, const ProfileOptions *options,
+                            const char *path, bool branch_stack)
 {
     PerfFile *f = calloc(1, sizeof(*f));
     uint32_t *shown = calloc(p->threads.count + 1, sizeof(*shown));
@@ -506,7 +560,7 @@ static bool write_perf_data(Profile *p, const char *path, bool branch_stack)
     if (f->file) {
         f->branch_stack = branch_stack && p->records[LWP_BRE];
         f->shown = shown;
-        put_perf_data(f, p);
+        put_perf_data(f, p, options);
         ok = !ferror(f->file);
         ok = !fclose(f->file) && ok;
     } else {
@@ -556,12 +610,13 @@ int cmd_script(int argc, char **argv)
     static const struct option longs[] = {
         { "all", no_argument, NULL, 'a' },
         { "perf-data", required_argument, NULL, OPTION_PERF_DATA },
+        { "pprof", required_argument, NULL, OPTION_PPROF },
         { "branch-stack", no_argument, NULL, 'b' },
         { 0 },
     };
     bool all = false, branch_stack = false, ok;
     ProfileOptions options = { 0 };
-    const char *perf_data = NULL;
+    const char *perf_data = NULL, *pprof = NULL;
     int option;
     Profile p;
 
@@ -574,6 +629,8 @@ int cmd_script(int argc, char **argv)
             branch_stack = true;
         } else if (option == OPTION_PERF_DATA) {
             perf_data = optarg;
+        } else if (option == OPTION_PPROF) {
+            pprof = optarg;
         } else {
             return 2;
         }
@@ -583,12 +640,20 @@ int cmd_script(int argc, char **argv)
                 argv[optind]);
         return 2;
     }
-    if (!profile_open(&p, &options)) {
+    if (pprof ? !profile_load(&p, &options) : !profile_open(&p, &options)) {
         return 1;
     }
-    if (perf_data) {
+    if (pprof) {
         profile_missed(&p);
-        ok = write_perf_data(&p, perf_data, branch_stack);
+        errno = 0;
+        ok = pprof_write(pprof, &p);
+        if (!ok) {
+            fprintf(stderr, "lwp: cannot write %s: %s\n", pprof,
+                    strerror(errno));
+        }
+    } else if (perf_data) {
+        profile_missed(&p);
+        ok = write_perf_data(&p, &options, perf_data, branch_stack);
     } else {
         ok = put_all(&p, &options, all);
     }

@@ -599,6 +599,11 @@ const char *object_path(const Object *o)
     return o->path;
 }
 
+const FileId *object_id(const Object *o)
+{
+    return &o->id;
+}
+
 const char *object_file(const Object *o)
 {
     return o->file;

@@ -48,6 +48,7 @@ Object *object_jit(int32_t pid, const char *dump, uint64_t since);
 bool object_knows(Object *o, uint64_t address);
 
 const char *object_path(const Object *o);
+const FileId *object_id(const Object *o);
 /* Where the file can be read on this machine; NULL: nowhere. */
 const char *object_file(const Object *o);
 

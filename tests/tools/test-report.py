@@ -9,7 +9,9 @@ Compiles a small program, makes files as "lwp record" would for it, and compares
 what each output says with what was put in.  perf(1) reads the exported
 perf.data if it is installed.
 """
+import collections
 import fcntl
+import gzip
 import os
 import pty
 import re
@@ -134,6 +136,10 @@ class Program:
         return subprocess.run([*command, self.path], check=True, text=True,
                               stdout=subprocess.PIPE).stdout
 
+    def build_id(self):
+        return bytes.fromhex(re.search(r'Build ID: (\w+)', self.tool(
+            'readelf', '-n'))[1])
+
     def at(self, name, offset=0):
         return self.base + self.symbols[name][0] + offset
 
@@ -171,7 +177,8 @@ class Case(common.Case):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.pie = Program(cls.folder, 'pie', '-fPIE', '-pie')
+        cls.pie = Program(cls.folder, 'pie', '-fPIE', '-pie',
+                          '-Wl,--build-id')
 
     def write(self, *chunks, interval=1008, filters=0, command='prog & <x>',
               more=b''):
@@ -590,8 +597,7 @@ class Identity(Case):
     def setUp(self):
         super().setUp()
         self.program = Program(self.folder, 'ident', '-Wl,--build-id')
-        out = self.program.tool('readelf', '-n')
-        self.build_id = bytes.fromhex(re.search(r'Build ID: (\w+)', out)[1])
+        self.build_id = self.program.build_id()
         self.unknown = '[ident]'
 
     def test_build_id(self):
@@ -887,12 +893,128 @@ class Perf(Case):
         out = self.perf('report', '--stdio')
         self.assertRegex(out, r'100\.00% +prog +pie +\[\.\] hot +\[\.\] leaf')
 
+    def test_perf_build_id(self):
+        """Build IDs and times are perf's, too."""
+        if not shutil.which('perf'):
+            self.skipTest('perf is not installed')
+        p = self.pie
+        self.write(process(PID, 'prog'),
+                   file_id(p.path, build_id=bytes(range(1, 21))),
+                   snapshot(PID, p.maps(PID)),
+                   chunk(TIME, struct.pack('<Q', 1234567890000)),
+                   records(PID, PID, record(IRE, p.at('hot', 1))),
+                   chunk(TIME, struct.pack('<Q', 1235567890000)),
+                   records(PID, PID, record(IRE, p.at('hot', 1))))
+        self.lwp('script', '--perf-data', 'perf.data')
+        self.assertIn(bytes(range(1, 21)).hex() + ' ' + p.path,
+                      self.perf('buildid-list'))
+        self.assertEqual(self.perf('script', '-F', 'time').split(),
+                         ['1234.567890:', '1235.567890:'])
+
     def perf(self, *args):
         r = subprocess.run(['perf', *args, '-i', 'perf.data'], text=True,
                            cwd=self.folder, stdout=subprocess.PIPE,
                            stderr=subprocess.PIPE)
         self.assertEqual(r.returncode, 0, r.stderr)
         return r.stdout
+
+
+class Pprof(Case):
+    def profile(self):
+        p = self.pie
+        self.write(process(PID, 'prog'),
+                   file_id(p.path, build_id=p.build_id()),
+                   snapshot(PID, p.maps(PID)),
+                   records(PID, PID, *[record(IRE, p.at('hot', 1))] * 60,
+                           *[record(IRE, p.at('leaf'))] * 40),
+                   records(PID, PID + 1, *[
+                       record(DME, p.at('leaf'), self.line(),
+                              HAS_DATA | DRAM, 99)] * 7))
+        self.lwp('script', '--pprof', 'x.pb.gz')
+
+    def line(self):
+        return self.pie.at('table') + 64 & ~63
+
+    @staticmethod
+    def fields(data):
+        """Numbers and values of a message of protocol buffers."""
+        def varint():
+            nonlocal at
+            value = shift = 0
+            while True:
+                value |= (data[at] & 0x7f) << shift
+                shift += 7
+                at += 1
+                if data[at - 1] < 0x80:
+                    return value
+
+        at, found = 0, collections.defaultdict(list)
+        while at < len(data):
+            key = varint()
+            value = varint()
+            if key & 7 == 2:
+                at += value
+                value = data[at - value:at]
+            found[key >> 3].append(value)
+        return found
+
+    def test_contents(self):
+        """What is written, field by field."""
+        self.profile()
+        with gzip.open(self.path('x.pb.gz')) as f:
+            whole = self.fields(f.read())
+        text = [s.decode() for s in whole[6]]
+        self.assertEqual(text[0], '')
+        self.assertEqual([text[self.fields(t)[1][0]] for t in whole[1]],
+                         ['ire', 'dme'])
+        functions = {f[1][0]: text[f[2][0]] for f in
+                     map(self.fields, whole[5])}
+        places = {l[1][0]: functions[self.fields(l[4][0])[1][0]]
+                  for l in map(self.fields, whole[4])}
+        samples = [self.fields(s) for s in whole[2]]
+        self.assertEqual([(places[s[1][0]], s[2]) for s in samples],
+                         [('hot', [60 * 1009, 0]), ('leaf', [40 * 1009, 0]),
+                          ('leaf', [0, 7 * 1009])])
+        labels = {}
+        for label in map(self.fields, samples[2][3]):
+            labels[text[label[1][0]]] = (
+                text[label[2][0]] if label[2] else label[3][0])
+        self.assertEqual(labels, {
+            'pid': PID, 'tid': PID + 1, 'thread': 'prog', 'cpu': 0,
+            'source': 'DRAM', 'latency': 99, 'variable': 'table',
+            'data': self.line()})
+        ids = {text[m[5][0]]: text[m[6][0]] for m in
+               map(self.fields, whole[3])}
+        self.assertEqual(ids, {self.pie.path: self.pie.build_id().hex()})
+        self.lwp('script', '--pprof', '/nonexistent/x', status=1)
+        self.assertIn('cannot write /nonexistent/x: No such', self.stderr)
+        self.lwp('script', '--pprof', '/dev/full', status=1)
+
+    def test_pprof(self):
+        """go tool pprof shows the same."""
+        if not shutil.which('go'):
+            self.skipTest('go is not installed')
+        self.profile()
+
+        def pprof(*args):
+            r = subprocess.run(
+                ['go', 'tool', 'pprof', *args, 'x.pb.gz'], text=True,
+                cwd=self.folder, stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE, env={
+                    **os.environ, 'HOME': self.folder,
+                    'PPROF_TMPDIR': self.folder})
+            self.assertEqual(r.returncode, 0, r.stderr)
+            return r.stdout
+
+        self.assertRegex(pprof('-text', '-sample_index=ire'),
+                         r'60540 +60\.00%.* hot')
+        self.assertRegex(pprof('-top', '-sample_index=dme'),
+                         r'7063 +100%.* leaf')
+        self.assertRegex(pprof('-peek=leaf', '-sample_index=ire'), 'leaf')
+        self.assertRegex(pprof('-list=hot', '-sample_index=ire'),
+                         r'60540 .*int hot\(int n\)|60540 .*hot|s \+= leaf')
+        self.assertIn('source:DRAM', pprof('-traces', '-sample_index=dme')
+                      .replace(' ', ''))
 
 
 class Errors(Case):
