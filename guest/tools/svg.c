@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <string.h>
 #include "report.h"
+#include "svg-script.h"
 
 #define WIDTH       1200.0
 #define MARGIN      12.0
@@ -17,7 +18,7 @@
 #define NAME        420.0       /* width of a bar's name */
 #define LETTER      7.0         /* about, of 12 px text */
 #define TITLE       64.0        /* height, with the panel's space above */
-#define LEAST       0.4         /* what is narrower is not drawn */
+#define LEAST       0.1         /* what is narrower is not drawn */
 
 /* The same object has the same colour everywhere. */
 static void put_fill(FILE *f, const char *object, int lightness)
@@ -74,6 +75,9 @@ static double put_levels(FILE *f, const Profile *p, int event, double y)
 
     rows_keys(&rows, "comm,dso,symbol,srcline");
     rows_fill(&rows, p, event, LEVELS - 1, NULL);
+    fprintf(f, "<g class=\"panel\"><text class=\"m\" x=\"%.0f\" y=\"%.1f\" "
+            "text-anchor=\"middle\" fill=\"#c00\"></text>\n", WIDTH / 2,
+            y - 12);
     for (int level = 0; level < LEVELS; level++, y += LEVEL) {
         uint64_t before = 0;
 
@@ -94,7 +98,9 @@ static double put_levels(FILE *f, const Profile *p, int event, double y)
             if (width < LEAST || !strcmp(text, "?")) {
                 continue;
             }
-            fprintf(f, "<g><title>");
+            fprintf(f, "<g class=\"f\" data-n=\"");
+            put_text(f, text, TEXT_XML);
+            fprintf(f, "\"><title>");
             for (int k = 0; k <= level; k++) {
                 put_text(f, row_text(&rows, first, k, buffer), TEXT_XML);
                 fputs(k < level ? "; " : "", f);
@@ -110,6 +116,7 @@ static double put_levels(FILE *f, const Profile *p, int event, double y)
             fprintf(f, "</g>\n");
         }
     }
+    fprintf(f, "</g>\n");
     table_free(&rows.table);
     return y;
 }
@@ -183,7 +190,10 @@ void svg_write(FILE *f, const Profile *p)
                 p->missed);
     }
     fprintf(f, "Programs, objects, functions and source lines, as wide as "
-            "their share; point at one for its name.</text>\n");
+            "their share; point at one for its name, click to widen it."
+            "</text>\n<text class=\"search\" visibility=\"hidden\" x=\"%.0f\" "
+            "y=\"28\" text-anchor=\"end\" fill=\"#04c\">Search</text>\n",
+            WIDTH - MARGIN);
     for (int event = 1; event < 256; event++) {
         if (!p->records[event]) {
             continue;
@@ -201,5 +211,5 @@ void svg_write(FILE *f, const Profile *p)
         y = put_levels(f, p, event, y + TITLE - 12);
         y = put_bars(f, p, event, y + 8);
     }
-    fprintf(f, "</svg>\n");
+    fprintf(f, "<script><![CDATA[\n%s]]></script>\n</svg>\n", svg_script);
 }

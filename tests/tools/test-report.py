@@ -12,6 +12,7 @@ perf.data if it is installed.
 import collections
 import fcntl
 import gzip
+import json
 import os
 import pty
 import re
@@ -60,6 +61,43 @@ int main(int argc, char **argv)
     int r = hot(argc) + chosen(argc) + ((char *)p)[3];
     free(p);
     return r + (int)strlen(argv[0]);
+}
+"""
+
+# As much of a browser as the script of a picture needs.
+BROWSER = r"""
+if (typeof print === 'undefined') { print = console.log; }
+function Element(node) {
+    var self = this, on = {};
+    this.node = node;
+    this.nodes = node.nodes.map(function (n) { return new Element(n); });
+    this.textContent = node.text;
+    this.style = {};
+    this.getAttribute = function (name) {
+        return name in node.has ? node.has[name] : null;
+    };
+    this.setAttribute = function (name, value) {
+        node.has[name] = String(value);
+    };
+    this.appendChild = function (e) { self.nodes.push(e); };
+    this.addEventListener = function (what, f) { on[what] = f; };
+    this.click = function () { on.click(); };
+    this.find = function (is) {
+        var found = [];
+        self.nodes.forEach(function (e) {
+            if (is(e.node)) {
+                found.push(e);
+            }
+            found = found.concat(e.find(is));
+        });
+        return found;
+    };
+    this.getElementsByClassName = function (name) {
+        return self.find(function (n) { return n.has['class'] === name; });
+    };
+    this.getElementsByTagName = function (name) {
+        return self.find(function (n) { return n.name === name; });
+    };
 }
 """
 
@@ -265,15 +303,79 @@ class Functions(Case):
         root = xml.etree.ElementTree.parse(path).getroot()
         space = '{http://www.w3.org/2000/svg}'
         self.assertEqual(root.tag, space + 'svg')
-        self.assertFalse(list(root.iter(space + 'script')))
+        # It is all in the file.
+        with open(path) as f:
+            self.assertEqual(set(re.findall(r'\bhttps?:[^"\']*', f.read())),
+                             {'http://www.w3.org/2000/svg'})
+        self.assertFalse([e for e in root.iter() for a in e.attrib
+                          if a.endswith(('href', 'src'))])
         widths = {}
         for g in root.iter(space + 'g'):
+            if g.get('class') == 'panel':
+                continue
             title = g.find(space + 'title').text
             widths[title] = float(g.find(space + 'rect').get('width'))
         hot = widths['prog; pie; hot: 60 records, 60.00%']
         leaf = widths['prog; pie; leaf: 30 records, 30.00%']
         self.assertAlmostEqual(hot / leaf, 2, places=2)
         self.assertEqual(self.lwp('report', '--svg')[:5], '<?xml')
+
+    def test_svg_script(self):
+        """A click widens what was clicked; a search adds up what it finds."""
+        engine = shutil.which('duk') or shutil.which('node')
+        if not engine:
+            self.skipTest('neither duk nor node is installed')
+        self.profile(self.pie)
+        root = xml.etree.ElementTree.fromstring(self.lwp('report', '--svg'))
+        space = '{http://www.w3.org/2000/svg}'
+
+        def node(e):
+            return {'name': e.tag.removeprefix(space), 'has': dict(e.attrib),
+                    'text': e.text or '', 'nodes': [node(c) for c in e]}
+
+        path = self.path('test.js')
+        with open(path, 'w') as f:
+            f.write(BROWSER + 'var tree = ' + json.dumps(node(root)) + r""";
+document = new Element(tree);
+document.createElementNS = function (space, name) {
+    return new Element({ name: name, has: {}, text: '', nodes: [] });
+};
+prompt = function () { return 'LEAF'; };
+""" + next(root.iter(space + 'script')).text + r"""
+function show(what) {
+    var line = all(document, 'f').filter(function (g) {
+        return g.style.display !== 'none';
+    }).map(function (g) {
+        return g.getAttribute('data-n') + ' ' +
+               Math.round(child(g, 'rect').getAttribute('width')) + ' ' +
+               (child(g, 'text') ? child(g, 'text').textContent : '');
+    });
+    print(what + ': ' + line.join(', '));
+}
+function named(name) {
+    return all(document, 'f').filter(function (g) {
+        return g.getAttribute('data-n') === name;
+    })[0];
+}
+named('leaf').click();
+show('leaf');
+named('leaf').click();
+show('all');
+all(document, 'search')[0].click();
+print(all(document, 'm')[0].textContent);
+print(child(named('leaf'), 'rect').getAttribute('stroke'),
+      child(named('hot'), 'rect').getAttribute('stroke'));
+""")
+        r = subprocess.run([engine, path], text=True, stdout=subprocess.PIPE,
+                           stderr=subprocess.STDOUT)
+        self.assertEqual(r.returncode, 0, r.stdout)
+        leaf, whole, found, stroke = r.stdout.splitlines()
+        self.assertRegex(leaf, r'^leaf: prog 1176 prog, pie 1176 pie, '
+                         r'leaf 1176 leaf, prog\.c:\d+ 1176 prog\.c:\d+$')
+        self.assertRegex(whole, r'^all: prog 1176 prog, pie 1164 pie, '
+                         r'\[unknown\] 12 , hot 706 hot, leaf 353 leaf, ')
+        self.assertEqual(found, 'LEAF: 30.00 %')
+        self.assertEqual(stroke, '#c00 none')
 
     def test_sort(self):
         self.profile(self.pie)

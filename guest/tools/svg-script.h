@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * What is in a picture besides the picture: a click widens a box, and names can
+ * be searched.  Without it nothing is missing but that.
+ *
+ * In each "panel" are boxes, "f", whose names are in data-n; "m" is the text
+ * for what a search has found, "search" the one to click on.
+ */
+#ifndef LWP_SVG_SCRIPT_H
+#define LWP_SVG_SCRIPT_H
+
+static const char svg_script[] =
+"var LEFT = 12, INSIDE = 1176, LETTER = 7;\n"
+"function all(root, name) {\n"
+"    return Array.prototype.slice.call(root.getElementsByClassName(name));\n"
+"}\n"
+"function child(g, name) { return g.getElementsByTagName(name)[0]; }\n"
+"function place(g, x, width) {\n"
+"    var rect = child(g, 'rect'), text = child(g, 'text');\n"
+"    var name = g.getAttribute('data-n');\n"
+"    var room = Math.floor((width - 4) / LETTER);\n"
+"    rect.setAttribute('x', x);\n"
+"    rect.setAttribute('width', width);\n"
+"    if (!text) {\n"
+"        text = document.createElementNS('http://www.w3.org/2000/svg', 'text');\n"
+"        text.setAttribute('y', +rect.getAttribute('y') + 17);\n"
+"        g.appendChild(text);\n"
+"    }\n"
+"    text.setAttribute('x', x + 4);\n"
+"    text.textContent = room < 3 ? '' : name.length <= room ? name :\n"
+"                       name.slice(0, room - 1) + '\\u2026';\n"
+"}\n"
+"function zoom(panel, from, width) {\n"
+"    all(panel, 'f').forEach(function (g) {\n"
+"        var start = Math.max(g.start, from);\n"
+"        var end = Math.min(g.start + g.size, from + width);\n"
+"        g.style.display = end - start > width / 1e5 ? '' : 'none';\n"
+"        place(g, LEFT + (start - from) * INSIDE / width,\n"
+"              Math.max(end - start, 0) * INSIDE / width);\n"
+"    });\n"
+"}\n"
+"function search(what) {\n"
+"    all(document, 'panel').forEach(function (panel) {\n"
+"        var found = [], sum = 0, end = 0;\n"
+"        all(panel, 'f').forEach(function (g) {\n"
+"            var name = g.getAttribute('data-n').toLowerCase();\n"
+"            var hit = what && name.indexOf(what.toLowerCase()) >= 0;\n"
+"            child(g, 'rect').setAttribute('stroke', hit ? '#c00' : 'none');\n"
+"            if (hit) {\n"
+"                found.push([g.start, g.start + g.size]);\n"
+"            }\n"
+"        });\n"
+"        found.sort(function (a, b) { return a[0] - b[0]; });\n"
+"        found.forEach(function (f) {\n"
+"            sum += Math.max(0, f[1] - Math.max(f[0], end));\n"
+"            end = Math.max(end, f[1]);\n"
+"        });\n"
+"        all(panel, 'm')[0].textContent = what ?\n"
+"            what + ': ' + (100 * sum / INSIDE).toFixed(2) + ' %' : '';\n"
+"    });\n"
+"}\n"
+"all(document, 'panel').forEach(function (panel) {\n"
+"    all(panel, 'f').forEach(function (g) {\n"
+"        g.start = +child(g, 'rect').getAttribute('x');\n"
+"        g.size = +child(g, 'rect').getAttribute('width');\n"
+"        g.style.cursor = 'pointer';\n"
+"        g.addEventListener('click', function () {\n"
+"            var same = panel.zoomed === g;\n"
+"            panel.zoomed = same ? null : g;\n"
+"            zoom(panel, same ? LEFT : g.start, same ? INSIDE : g.size);\n"
+"        });\n"
+"    });\n"
+"});\n"
+"all(document, 'search').forEach(function (text) {\n"
+"    text.setAttribute('visibility', 'visible');\n"
+"    text.style.cursor = 'pointer';\n"
+"    text.addEventListener('click', function () {\n"
+"        search(prompt('Search for (nothing: no more)') || '');\n"
+"    });\n"
+"});\n";
+
+#endif
