@@ -198,6 +198,27 @@ void lwp_disable(LwpSession *s)
     }
 }
 
+/* What lwp_resume() goes on with. */
+static __thread LwpCb *paused;
+
+void lwp_pause(void)
+{
+    LwpCb *cb = lwp_detect().available ? session_flush() : NULL;
+
+    if (cb) {
+        paused = cb;
+        llwpcb(NULL);
+    }
+}
+
+void lwp_resume(void)
+{
+    if (paused && lwp_detect().available && !session_flush()) {
+        llwpcb(paused);
+    }
+    paused = NULL;
+}
+
 ssize_t session_drain(LwpSession *s, uint32_t size, uint32_t until,
                       LwpCallback *callback, void *opaque)
 {
@@ -295,6 +316,9 @@ void lwp_close(LwpSession *s)
         LwpInfo none = { 0 };
 
         lwp_disable(s);
+        if (paused == &s->cb) {
+            paused = NULL;
+        }
         munmap(s, session_size(&o, &none));
     }
 }

@@ -175,6 +175,14 @@ uint64_t lwp_missed(const LwpSession *session);
  */
 uint64_t lwp_count(LwpSession *session, int event);
 
+/*
+ * Stop profiling the calling thread, by whatever it is that has enabled LWP:
+ * "lwp record", "lwp stat" or a session; and go on.  Both do nothing if there
+ * is nothing to stop or to go on with.  Code in between is not counted.
+ */
+void lwp_pause(void);
+void lwp_resume(void);
+
 /* Disable it, if it is enabled, and free it.  NULL does nothing. */
 void lwp_close(LwpSession *session);
 

@@ -47,6 +47,10 @@ void explain(const Recorder *r)
                 events[i].long_name);
         }
     }
+    if (r->confined) {
+        say(r, "threads that were not profiled: %u: their program has confined "
+            "itself (seccomp) before", r->confined);
+    }
     if (r->late && r->writer) {
         say(r, "processes whose dynamic linker is not known: %u; libraries "
             "that they load late may have no names", r->late);

@@ -13,6 +13,7 @@
 #include <fcntl.h>
 #include <link.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,6 +40,13 @@ static LwpInfo info;
 static size_t size;                 /* of a session */
 static pthread_key_t key;
 static char first_name[16];         /* of the first thread, at its start */
+/*
+ * The program may not do system calls any more, or only some (seccomp(2)), and
+ * would be killed for others.  So none are made from then on.
+ */
+static bool confined;
+/* For syscall(), below; NULL until the constructor has run. */
+__attribute__((visibility("hidden"))) void *next_syscall;
 static unsigned files;              /* the next one's number: it is unique */
 static __thread LwpSession *own __attribute__((tls_model("initial-exec")));
 
@@ -62,7 +70,7 @@ static void leave(Visit v)
 }
 
 #define WRAPPED(F)                                                          \
-    F(pthread_create) F(thrd_create)                                        \
+    F(pthread_create) F(thrd_create) F(prctl) F(syscall)                    \
     F(execve) F(execvpe) F(fexecve) F(execveat)
 
 #define POINTER(name) void *name;
@@ -123,7 +131,7 @@ static void write_maps(void)
     int from, to = -1;
     ssize_t n;
 
-    if (!config.maps) {
+    if (!config.maps || confined) {
         return;
     }
     if (enabled) {
@@ -194,7 +202,7 @@ static void linker_changes(void)
 {
     Visit v = enter();
 
-    if (_r_debug.r_state == RT_CONSISTENT) {
+    if (_r_debug.r_state == RT_CONSISTENT && !confined) {
         write_maps();
     }
     leave(v);
@@ -284,7 +292,7 @@ static void write_vdso(void)
 }
 
 /* The maps go with the process's first session: they have to follow it. */
-static void start_session(bool first)
+static void start_session_now(bool first)
 {
     char dotted[MAX_PATH], plain[MAX_PATH];
     struct timespec t;
@@ -316,7 +324,7 @@ static void start_session(bool first)
     s->cpuid[3] = info.edx;
     strncpy(s->comm, program_invocation_short_name, sizeof(s->comm) - 1);
     s->stack = getauxval(AT_RANDOM);
-    prctl(PR_GET_NAME, s->name);
+    NEXT(prctl)(PR_GET_NAME, s->name);
     if (first) {
         memcpy(first_name, s->name, sizeof(first_name));
     }
@@ -331,6 +339,22 @@ static void start_session(bool first)
     lwp_enable(s);
 }
 
+/*
+ * Handlers of signals had better not run in the middle of this; and until Linux
+ * 6.11, a pending signal keeps posix_fallocate() from what it has to do.
+ */
+static void start_session(bool first)
+{
+    sigset_t all, before;
+
+    if (!confined) {
+        sigfillset(&all);
+        pthread_sigmask(SIG_SETMASK, &all, &before);
+        start_session_now(first);
+        pthread_sigmask(SIG_SETMASK, &before, NULL);
+    }
+}
+
 /* The thread ends, by exit() or otherwise. */
 static void end_session(void *unused)
 {
@@ -338,24 +362,35 @@ static void end_session(void *unused)
 
     (void)unused;
     own = NULL;
-    /* A child that no handler of fork() has seen has its parent's. */
-    if (s && s->tid == gettid()) {
+    if (s && confined) {
         lwp_disable(s);
-        prctl(PR_GET_NAME, s->name);
+        __atomic_store_n(&s->state, SESSION_ENDED, __ATOMIC_RELEASE);
+    /* A child that no handler of fork() has seen has its parent's. */
+    } else if (s && s->tid == gettid()) {
+        lwp_disable(s);
+        NEXT(prctl)(PR_GET_NAME, s->name);
         __atomic_store_n(&s->state, SESSION_ENDED, __ATOMIC_RELEASE);
         munmap(s, size);
     }
 }
 
 /*
- * The program is about to be replaced, or to end at once.  A child of vfork(),
- * which has its parent's memory but not its LWP, does nothing here.
+ * Whether the session is this thread's: it has it enabled, or has paused.  A
+ * child of vfork() has its parent's memory, but not its LWP.
  */
+static bool is_own(const LwpSession *s)
+{
+    LwpCb *cb = s ? session_flush() : NULL;
+
+    return s && (cb == &s->cb || (!cb && !confined && s->tid == gettid()));
+}
+
+/* The program is about to be replaced, or to end at once. */
 static void flush_session(void)
 {
     LwpSession *s = own;
 
-    if (s && session_flush() == &s->cb) {
+    if (is_own(s)) {
         __atomic_store_n(&s->state, SESSION_FLUSHED, __ATOMIC_RELEASE);
     }
 }
@@ -365,7 +400,7 @@ static int go_on(int result)
 {
     LwpSession *s = own;
 
-    if (s && session_flush() == &s->cb) {
+    if (is_own(s)) {
         __atomic_store_n(&s->state, SESSION_RUNS, __ATOMIC_RELEASE);
     }
     return result;
@@ -376,10 +411,12 @@ static void child_starts(void)
 {
     Visit v = enter();
 
-    if (own) {
+    if (own && !confined) {
         munmap(own, size);
-        own = NULL;
+    } else if (own) {
+        __atomic_fetch_add(&own->unprofiled, 1, __ATOMIC_RELAXED);
     }
+    own = NULL;
     start_session(true);
     leave(v);
 }
@@ -438,6 +475,7 @@ static void __attribute__((constructor)) program_starts(void)
             /* A child of vfork() had better not look for them. */
 #define FIND(name) NEXT(name);
             WRAPPED(FIND)
+            next_syscall = pointers.syscall;
             start_session(true);
         }
     }
@@ -446,7 +484,7 @@ static void __attribute__((constructor)) program_starts(void)
 
 static void __attribute__((destructor)) program_ends(void)
 {
-    if (own && own->tid == gettid()) {
+    if (own && (confined || own->tid == gettid())) {
         Visit v = enter();
 
         write_maps();
@@ -462,6 +500,19 @@ typedef struct Start {
     thrd_start_t run_c11;
     void *arg;
 } Start;
+
+/* What is made ready for a thread that will be profiled. */
+static Start *prepare_thread(Start start)
+{
+    Start *s = active && !confined ? malloc(sizeof(*s)) : NULL;
+
+    if (s) {
+        *s = start;
+    } else if (active && own) {
+        __atomic_fetch_add(&own->unprofiled, 1, __ATOMIC_RELAXED);
+    }
+    return s;
+}
 
 static Start thread_starts(void *p)
 {
@@ -491,13 +542,12 @@ static int run_c11_thread(void *p)
 EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attr,
                           void *(*run)(void *), void *arg)
 {
-    Start *start = active ? malloc(sizeof(*start)) : NULL;
+    Start *start = prepare_thread((Start) { .run = run, .arg = arg });
     int result;
 
     if (!start) {
         return NEXT(pthread_create)(thread, attr, run, arg);
     }
-    *start = (Start) { .run = run, .arg = arg };
     result = NEXT(pthread_create)(thread, attr, run_thread, start);
     if (result != 0) {
         free(start);
@@ -507,18 +557,110 @@ EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attr,
 
 EXPORT int thrd_create(thrd_t *thread, thrd_start_t run, void *arg)
 {
-    Start *start = active ? malloc(sizeof(*start)) : NULL;
+    Start *start = prepare_thread((Start) { .run_c11 = run, .arg = arg });
     int result;
 
     if (!start) {
         return NEXT(thrd_create)(thread, run, arg);
     }
-    *start = (Start) { .run_c11 = run, .arg = arg };
     result = NEXT(thrd_create)(thread, run_c11_thread, start);
     if (result != thrd_success) {
         free(start);
     }
     return result;
+}
+
+/* Programs that confine themselves. */
+
+/* What is known until now is published, as it cannot be later. */
+static bool before_confined(bool confining)
+{
+    if (active && confining) {
+        Visit v = enter();
+
+        write_maps();
+        leave(v);
+        confined = true;
+    }
+    return active && confining;
+}
+
+static long after_confined(bool confining, long result)
+{
+    if (confining && result < 0) {
+        confined = false;
+    }
+    return result;
+}
+
+EXPORT int prctl(int option, ...)
+{
+    unsigned long a[4];
+    va_list args;
+    bool confining;
+
+    va_start(args, option);
+    for (int i = 0; i < 4; i++) {
+        a[i] = va_arg(args, unsigned long);
+    }
+    va_end(args);
+    confining = before_confined(option == PR_SET_SECCOMP && !confined);
+    return after_confined(confining, NEXT(prctl)(option, a[0], a[1], a[2],
+                                                 a[3]));
+}
+
+/*
+ * Most calls of syscall() go through as they are: a child of vfork() would
+ * overwrite what a function in C has on the stack.  The others, and those that
+ * come before the constructor here, are for the function below.
+ */
+#ifdef __x86_64__
+__asm__(".pushsection .text\n"
+        ".globl syscall\n"
+        ".type syscall, @function\n"
+        "syscall:\n"
+        "    cmpq $317, %rdi\n"            /* SYS_seccomp */
+        "    je confine_syscall\n"
+        "    cmpq $157, %rdi\n"            /* SYS_prctl */
+        "    je confine_syscall\n"
+        "    cmpq $0, next_syscall(%rip)\n"
+        "    je confine_syscall\n"
+        "    jmp *next_syscall(%rip)\n"
+        ".size syscall, . - syscall\n"
+        ".popsection");
+_Static_assert(SYS_seccomp == 317 && SYS_prctl == 157, "x86-64");
+#else
+__asm__(".pushsection .text\n"
+        ".globl syscall\n"
+        ".type syscall, @function\n"
+        "syscall:\n"
+        "    cmpl $354, 4(%esp)\n"         /* SYS_seccomp */
+        "    je confine_syscall\n"
+        "    cmpl $172, 4(%esp)\n"         /* SYS_prctl */
+        "    je confine_syscall\n"
+        "    call 1f\n"
+        "1:  popl %eax\n"
+        "    addl $_GLOBAL_OFFSET_TABLE_ + (. - 1b), %eax\n"
+        "    movl next_syscall@GOTOFF(%eax), %eax\n"
+        "    testl %eax, %eax\n"
+        "    je confine_syscall\n"
+        "    jmp *%eax\n"
+        ".size syscall, . - syscall\n"
+        ".popsection");
+_Static_assert(SYS_seccomp == 354 && SYS_prctl == 172, "i386");
+#endif
+
+__attribute__((visibility("hidden"), used))
+long confine_syscall(long number, long a, long b, long c, long d, long e,
+                     long f)
+{
+    /* SECCOMP_SET_MODE_STRICT and _FILTER */
+    bool confining = before_confined(!confined &&
+                                     ((number == SYS_seccomp && a <= 1) ||
+                                      (number == SYS_prctl &&
+                                       a == PR_SET_SECCOMP)));
+
+    return after_confined(confining, NEXT(syscall)(number, a, b, c, d, e, f));
 }
 
 /* The end of the program, without its destructors. */
@@ -527,7 +669,7 @@ EXPORT void _exit(int status)
 {
     flush_session();
     for (;;) {
-        syscall(SYS_exit_group, status);
+        NEXT(syscall)(SYS_exit_group, status);
     }
 }
 

@@ -273,6 +273,7 @@ static void end_thread(Recorder *r, RecordedThread *t)
         r->counts[i] += counts.events[i];
     }
     r->unfinished += !flushed;
+    r->confined += t->session->unprofiled;
     if (r->writer) {
         data_write(r->writer, DATA_COUNTS, &counts, sizeof(counts), NULL, 0);
         data_write(r->writer, DATA_END, &thread, sizeof(thread), NULL, 0);
@@ -720,6 +721,7 @@ void prepare_again(Recorder *r)
     r->exited = false;
     r->signal = r->status = 0;
     r->nr_threads = r->nr_processes = r->unfinished = r->late = 0;
+    r->confined = 0;
     memset(r->failed, 0, sizeof(r->failed));
     memset(r->counts, 0, sizeof(r->counts));
     r->records = r->missed = r->branches = r->mispredicted = 0;

@@ -67,6 +67,7 @@ typedef struct Recorder {
     unsigned nr_threads, nr_processes;
     unsigned unfinished;    /* threads that ended without a word */
     unsigned failed[256];   /* threads without a session, by errno */
+    unsigned confined;      /* threads without a session, for seccomp(2) */
     unsigned late;          /* processes that do not tell of libraries */
     uint32_t enabled;       /* events, in any session */
     uint64_t records, missed;

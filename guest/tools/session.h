@@ -61,9 +61,11 @@ struct LwpSession {
     uint32_t first;         /* the process starts with this thread */
     uint32_t cpuid[4];      /* Fn8000_001C */
     char comm[16];          /* of the program */
-    uint64_t stack;         /* an address in that of the first thread */
+    /* An address in the stack of the first thread. */
+    uint64_t stack __attribute__((aligned(8)));
     /* Of the program when it started; of this thread, start and end. */
     char first_name[16], name[16];
+    uint32_t unprofiled;    /* threads that it has made since it is confined */
     /* Aligned, and within a page (5.1).  No LWPCB is larger than 255 * 8. */
     union {
         LwpCb cb;
@@ -73,6 +75,8 @@ struct LwpSession {
 
 _Static_assert(sizeof(LwpSession) == SESSION_RING, "the ring follows");
 _Static_assert(offsetof(LwpSession, cb) == 2048, "the same in 32 bits");
+_Static_assert(offsetof(LwpSession, unprofiled) == 184,
+               "the same in 32 bits");
 _Static_assert(sizeof(LwpOptions) == 64, "the same in 32 bits");
 
 /* Bytes of a session with such a ring, in whole pages; 0: out of range. */

@@ -623,7 +623,7 @@ class Memory(Case):
                     }
                     return argc != 2;
                 }""", '-w', '-ldl', *(['-m32'] if bits == 32 else []))
-            self.lwp('record', '-e', 'ire', '-c', '7', '-m', '256', '--',
+            self.lwp('record', '-e', 'ire', '-c', '17', '-r', '3', '--',
                      *Setup.qemu(bits), program,
                      'linux-vdso.so.1' if bits == 64 else 'linux-gate.so.1')
             names = {n for (o, n) in self.functions(self.json()[1]['ire'])
@@ -939,6 +939,263 @@ class Errors(Case):
         self.lwp('info', 'x', status=2)
         self.sentence = (f'{2 * len(both) + len(record) + len(stat) + 3} wrong '
                          'command lines')
+
+
+# Before the C library: system calls of a program that confines itself kill it,
+# and a signal that is not blocked keeps posix_fallocate() from its work.
+POLICE = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/types.h>
+
+static int confined;
+
+/* With other parameters than in headers, which have "..." */
+int prctl_here(int, unsigned long, unsigned long, unsigned long,
+               unsigned long) __asm__("prctl");
+long syscall_here(long, long, long, long, long, long, long) __asm__("syscall");
+int open_here(const char *, int, int) __asm__("open");
+int open64_here(const char *, int, int) __asm__("open64");
+
+#define CALL(type, here, name, parameters, arguments)               \
+    type here parameters                                            \
+    {                                                               \
+        if (confined) {                                             \
+            abort();                                                \
+        }                                                           \
+        return ((type (*) parameters)dlsym(RTLD_NEXT, #name)) arguments; \
+    }
+CALL(int, open_here, open, (const char *p, int f, int m), (p, f, m))
+CALL(int, open64_here, open64, (const char *p, int f, int m), (p, f, m))
+CALL(int, rename, rename, (const char *a, const char *b), (a, b))
+CALL(int, symlink, symlink, (const char *a, const char *b), (a, b))
+CALL(int, munmap, munmap, (void *p, size_t n), (p, n))
+CALL(pid_t, gettid, gettid, (void), ())
+CALL(int, pthread_sigmask, pthread_sigmask,
+     (int h, const sigset_t *a, sigset_t *b), (h, a, b))
+
+int prctl_here(int option, unsigned long a, unsigned long b, unsigned long c,
+               unsigned long d)
+{
+    if (option == PR_SET_SECCOMP) {
+        confined = a != 99;
+        return a == 99 ? -1 : 0;
+    }
+    if (confined) {
+        abort();
+    }
+    return ((int (*)(int, ...))dlsym(RTLD_NEXT, "prctl"))(option, a, b, c, d);
+}
+
+long syscall_here(long number, long a, long b, long c, long d, long e,
+                  long f)
+{
+    if (number == SYS_seccomp) {
+        confined = 1;
+        return 0;
+    }
+    return ((long (*)(long, ...))dlsym(RTLD_NEXT, "syscall"))(number, a, b, c,
+                                                              d, e, f);
+}
+
+int posix_fallocate(int fd, off_t start, off_t size)
+{
+    sigset_t blocked;
+
+    sigprocmask(SIG_SETMASK, NULL, &blocked);
+    return !sigismember(&blocked, SIGALRM) ? EINTR :
+           ((int (*)(int, off_t, off_t))dlsym(RTLD_NEXT, "posix_fallocate"))
+           (fd, start, size);
+}
+"""
+
+CONFINED = r"""
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+__attribute__((noinline)) void spin(unsigned long count)
+{
+    __asm__ volatile("1: nop\n nop\n dec %0\n jnz 1b" : "+r"(count));
+}
+
+static void *run(void *arg)
+{
+    spin(500);
+    return arg;
+}
+
+int main(int argc, char **argv)
+{
+    pthread_t thread;
+
+    pthread_create(&thread, NULL, run, NULL);
+    pthread_join(thread, NULL);
+    if (prctl(PR_SET_SECCOMP, 99, 0, 0, 0) != -1 ||
+        syscall(SYS_getpid) != getpid()) {
+        return 3;
+    }
+    if (!strcmp(argv[1], "prctl") ? prctl(PR_SET_SECCOMP, 1, 0, 0, 0)
+                                  : syscall(SYS_seccomp, 1, 0, NULL)) {
+        return 4;
+    }
+    spin(1000);
+    pthread_create(&thread, NULL, run, NULL);
+    pthread_join(thread, NULL);
+    exit(5);
+}
+"""
+
+
+class Robust(Case):
+    def check_confined(self, bits):
+        """Programs that confine themselves go on, and are told of."""
+        flags = ['-m32'] if bits == 32 else []
+        police = common.compile_c(self.path(f'police{bits}.so'), POLICE,
+                                  '-shared', '-fPIC', '-w', '-ldl', *flags)
+        program = common.compile_c(self.path(f'confined{bits}'), CONFINED,
+                                   '-pthread', '-w', '-O1',
+                                   police, *flags)
+        for how in 'prctl', 'syscall':
+            self.lwp('record', *EACH_BRANCH, '--', *Setup.qemu(bits), program,
+                     how, status=5)
+            self.assertRegex(self.stderr, r'\Alwp record: threads that were not '
+                             r'profiled: 1: their program has confined itself '
+                             rf'\(seccomp\) before\n{WROTE}\Z')
+            self.assertEqual(sorted(self.loops('tid').values()), [500, 1000])
+        self.lwp('stat', '--', *Setup.qemu(bits), program, 'prctl', status=5)
+
+    def test_confined(self):
+        self.check_confined(64)
+
+    def test_confined_32_bits(self):
+        self.check_confined(32)
+
+    def test_closed(self):
+        """A program may close all descriptors."""
+        program = common.compile_c(self.path('closes'), r"""
+            #define _GNU_SOURCE
+            #include <dlfcn.h>
+            #include <pthread.h>
+            #include <stdlib.h>
+            #include <unistd.h>
+            __attribute__((noinline)) void spin(unsigned long count)
+            {
+                __asm__ volatile("1: nop\n nop\n dec %0\n jnz 1b"
+                                 : "+r"(count));
+            }
+            static void *run(void *arg)
+            {
+                spin(500);
+                return arg;
+            }
+            int main(int argc, char **argv)
+            {
+                pthread_t thread;
+                for (int i = 0; i < 64; i++) {
+                    close(i);
+                }
+                pthread_create(&thread, NULL, run, NULL);
+                pthread_join(thread, NULL);
+                spin(1000);
+                return 6;
+            }""", '-pthread', '-w', '-O1')
+        self.lwp('record', *EACH_BRANCH, '--', *Setup.qemu(), program,
+                 status=6)
+        self.assertEqual(sorted(self.loops('tid').values()), [500, 1000])
+
+    def test_pause(self):
+        """lwp_pause() and lwp_resume() choose what is recorded."""
+        folder = os.path.dirname(Setup.lwp)
+        tools = os.path.join(os.path.dirname(os.path.abspath(__file__)),
+                             '../../guest/tools')
+        program = common.compile_c(self.path('pauses'), r"""
+            #include <string.h>
+            #include <unistd.h>
+            #include "lwp.h"
+            __attribute__((noinline)) void spin(unsigned long count)
+            {
+                __asm__ volatile("1: nop\n nop\n dec %0\n jnz 1b"
+                                 : "+r"(count));
+            }
+            int main(int argc, char **argv)
+            {
+                lwp_resume();
+                spin(1000);
+                lwp_pause();
+                lwp_pause();
+                spin(20000);
+                lwp_resume();
+                lwp_resume();
+                spin(300);
+                lwp_pause();
+                spin(20000);
+                if (argc > 1) {
+                    execlp("true", "true", NULL);
+                }
+                return 0;
+            }""", '-w', '-O1', '-I', tools, os.path.join(folder, 'liblwp.a'))
+        for more in [], ['exec']:
+            self.lwp('record', *EACH_BRANCH, '--', *Setup.qemu(), program,
+                     *more)
+            self.assertEqual(list(self.loops().values()), [1300])
+            self.lwp('stat', '-e', 'bre', '-j', '-o', 'stat', '--',
+                     *Setup.qemu(), program, *more)
+            with open(self.path('stat')) as f:
+                counts = common.json.load(f)
+            self.assertLess(counts['events']['bre']['count'], 20000)
+            self.assertEqual(counts['unfinished'], 0)
+        subprocess.run([*Setup.qemu(), program], check=True)
+        subprocess.run([*Setup.qemu(cpu='max,-lwp'), program], check=True)
+
+
+class Install(Case):
+    def test_install(self):
+        """It runs from where it is installed, and others can link to it."""
+        build = os.path.dirname(Setup.lwp)
+        root = self.path('root')
+        r = subprocess.run(['ninja', '-C', build, 'install'], text=True,
+                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                           env={**os.environ, 'DESTDIR': root})
+        self.assertEqual(r.returncode, 0, r.stdout)
+        prefix = os.path.join(root, 'usr/local')
+        installed = os.path.join(prefix, 'bin/lwp')
+        self.assertTrue(os.path.exists(os.path.join(
+            prefix, 'share/man/man1/lwp.1')))
+        r = subprocess.run([installed, 'record', *EACH_BRANCH, '--',
+                            *self.guest('loop', 1000)], cwd=self.folder,
+                           stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.assertEqual(r.returncode, 0, r.stderr)
+        self.assertEqual(self.loops(), {(): 1000})
+        if not shutil.which('pkg-config'):
+            self.skipTest('pkg-config is not installed')
+        path = next(path for path, _, names in os.walk(prefix)
+                    if 'lwp.pc' in names)
+
+        def ask(what):
+            return subprocess.run(
+                ['pkg-config', what, 'lwp'], check=True, text=True,
+                env={**os.environ, 'PKG_CONFIG_PATH': path},
+                stdout=subprocess.PIPE).stdout.strip()
+
+        flags = ['-I' + root + ask('--variable=includedir'),
+                 '-L' + root + ask('--variable=libdir'),
+                 *ask('--libs-only-l').split()]
+        with open(os.path.join(os.path.dirname(os.path.abspath(__file__)),
+                               '../../guest/tools/example.c')) as f:
+            example = common.compile_c(self.path('linked'), f.read(), *flags)
+        subprocess.run([*Setup.qemu(), example], check=True,
+                       stdout=subprocess.DEVNULL)
 
 
 class Example(Case):
