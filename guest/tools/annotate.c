@@ -9,6 +9,7 @@
 #include <unistd.h>
 #include "commands.h"
 #include "report.h"
+#include "terminal.h"
 
 enum {
     OPTION_OBJDUMP = OPTION_OWN,
@@ -128,8 +129,10 @@ static void put_site(Annotation *a, const Site *site, uint64_t address,
             continue;
         }
         if (site && site->count[event]) {
-            printf(" %9" PRIu64 " %6.2f%%", site->count[event],
-                   100.0 * site->count[event] / a->total[event]);
+            double share = 100.0 * site->count[event] / a->total[event];
+
+            printf(" %9" PRIu64 " %s%6.2f%%%s", site->count[event],
+                   terminal_colour(share), share, terminal_plain());
         } else {
             printf(" %9s %7s", "", "");
         }
@@ -318,6 +321,7 @@ int cmd_annotate(int argc, char **argv)
     if (!profile_load(&p, &options)) {
         return 1;
     }
+    terminal_init();
     for (size_t i = 0; i < p.entries.count; i++) {
         const Entry *e = table_at(&p.entries, i);
         const Function *f = place_at(&p, e->from)->function;

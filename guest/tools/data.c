@@ -248,6 +248,15 @@ const void *data_next(DataReader *r, uint32_t *type, size_t *size)
     return r->buffer;
 }
 
+double data_part(const DataReader *r)
+{
+    struct stat st;
+    long at = ftell(r->file);
+
+    return at < 0 || fstat(fileno(r->file), &st) || st.st_size <= 0 ? 0 :
+           (double)at / st.st_size;
+}
+
 bool data_damaged(const DataReader *r)
 {
     return r->damaged || ferror(r->file);

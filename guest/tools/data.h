@@ -156,6 +156,8 @@ void data_set_header(DataWriter *w, const DataHeader *header);
 typedef struct DataReader DataReader;
 DataReader *data_open(const char *path, DataHeader *header);
 const void *data_next(DataReader *r, uint32_t *type, size_t *size);
+/* How much of the file has been read, from 0 to 1. */
+double data_part(const DataReader *r);
 /* At the end: the file is cut off, or its next chunk is none. */
 bool data_damaged(const DataReader *r);
 void data_close(DataReader *r);

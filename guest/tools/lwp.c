@@ -14,6 +14,7 @@
 #include "../linux/lwp_ioctl.h"
 #include "commands.h"
 #include "session.h"
+#include "terminal.h"
 
 typedef struct Command {
     const char *name;
@@ -157,8 +158,9 @@ static int finish(int status)
 {
     if (fflush(stdout) != 0 || ferror(stdout)) {
         fprintf(stderr, "lwp: cannot write the output: %s\n", strerror(errno));
-        return status ? status : 1;
+        status = status ? status : 1;
     }
+    terminal_finish();
     return status;
 }
 

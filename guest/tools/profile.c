@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include "profile.h"
+#include "terminal.h"
 
 bool event_wanted(const ProfileOptions *options, int event)
 {
@@ -770,6 +771,9 @@ bool profile_load(Profile *p, const ProfileOptions *options)
         if (type == DATA_RECORDS && size >= sizeof(DataThread) &&
             time_wanted(p, options)) {
             add_records(p, options, chunk, size);
+            if (p->chunk % 64 == 0) {
+                terminal_progress(data_part(p->reader));
+            }
         }
     }
     for (size_t i = 0; i < p->entries.count; i++) {
@@ -783,5 +787,6 @@ bool profile_load(Profile *p, const ProfileOptions *options)
                                         e->flags & LWP_MISS_DAV) ?
                 profile_place(p, e->space, e->data) : e->from;
     }
+    terminal_progress(1);
     return true;
 }

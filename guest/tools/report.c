@@ -143,7 +143,8 @@ static Row row_sum(const Rows *rows, int nested, size_t i, size_t *end)
 
 static void put_numbers(const Rows *rows, int event, const Row *r)
 {
-    printf(" %6.2f%% %9" PRIu64, share(rows, r), r->count);
+    printf(" %s%6.2f%%%s %9" PRIu64, terminal_colour(share(rows, r)),
+           share(rows, r), terminal_plain(), r->count);
     if (event == LWP_BRE) {
         printf("  %6.2f%%", 100 * quotient(r->taken, r->count));
         if (r->known) {
@@ -587,7 +588,6 @@ int cmd_report(int argc, char **argv)
     char *end, behind;
 
     argv[0] = "lwp report";
-    terminal_init();
     while ((option = profile_getopt(argc, argv, "s:n:", longs, &options,
                                     help)) != -1) {
         switch (option) {
@@ -631,6 +631,9 @@ int cmd_report(int argc, char **argv)
     }
     if (!profile_load(&p, &options)) {
         return 1;
+    }
+    if (mode == OPTION_STDIO) {
+        terminal_init();
     }
     for (int event = 1; sort && event < 256; event++) {
         if (p.records[event]) {

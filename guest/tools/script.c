@@ -11,6 +11,7 @@
 #include "commands.h"
 #include "pprof.h"
 #include "profile.h"
+#include "terminal.h"
 
 enum {
     OPTION_PERF_DATA = OPTION_OWN,
@@ -655,6 +656,7 @@ int cmd_script(int argc, char **argv)
         profile_missed(&p);
         ok = write_perf_data(&p, &options, perf_data, branch_stack);
     } else {
+        terminal_init();
         ok = put_all(&p, &options, all);
     }
     profile_close(&p);

@@ -614,29 +614,64 @@ class Names(Case):
         self.assertIn(f'# {self.SUM} in ', outs.pop())
         self.lwp('annotate', 'shapes::Square', status=1)
 
+    def on_terminal(self, columns, *args, stream='stdout', **env):
+        ours, its = pty.openpty()
+        fcntl.ioctl(its, termios.TIOCSWINSZ,
+                    struct.pack('HHHH', 24, columns, 0, 0))
+        with subprocess.Popen([Setup.lwp, *args], cwd=self.folder, env={
+                **os.environ, 'PAGER': 'cat', 'NO_COLOR': '1', 'TERM': 'vt100',
+                **env}, stdin=subprocess.DEVNULL, **{
+                    'stdout': subprocess.DEVNULL, stream: its}) as p:
+            os.close(its)
+            out = b''
+            while True:
+                try:
+                    out += os.read(ours, 4096)
+                except OSError:
+                    break
+            self.assertEqual(p.wait(), 0)
+        os.close(ours)
+        return out.decode().replace('\r\n', '\n')
+
     def test_terminal(self):
         """On a terminal, lines are as wide as it; elsewhere, names whole."""
         for columns in 60, 64, 200:
-            ours, its = pty.openpty()
-            fcntl.ioctl(its, termios.TIOCSWINSZ,
-                        struct.pack('HHHH', 24, columns, 0, 0))
-            with subprocess.Popen([Setup.lwp, 'report'], stdout=its,
-                                  cwd=self.folder) as p:
-                os.close(its)
-                out = b''
-                while True:
-                    try:
-                        out += os.read(ours, 4096)
-                    except OSError:
-                        break
-                self.assertEqual(p.wait(), 0)
-            os.close(ours)
-            tables = re.sub(r'\x1b\[[0-9;]*m', '', out.decode()).replace(
-                '\r', '').split('ire: functions\n')[1]
+            out = self.on_terminal(columns, 'report')
+            tables = out.split('ire: functions\n')[1]
             lines = [l for l in tables.splitlines() if not l.startswith('#')]
             self.assertLessEqual(max(map(len, lines)), columns)
             self.assertEqual(self.SUM in tables, columns == 200)
         self.assertIn(self.SUM, self.lwp('report'))
+
+    def test_colour(self):
+        """Shares have colours, but not if that is not wanted."""
+        for command in ['report'], ['annotate', self.name]:
+            for env, want in (({'NO_COLOR': ''}, True), ({}, False), (
+                    {'NO_COLOR': '', 'TERM': 'dumb'}, False)):
+                out = self.on_terminal(200, *command, **env)
+                self.assertEqual('\x1b[31m' in out, want)
+                self.assertIn(self.SUM, out)
+            self.assertNotIn('\x1b', self.lwp(*command))
+
+    def test_pager(self):
+        """$LWP_PAGER, then $PAGER; and only for people."""
+        for command in ['report'], ['annotate', self.name], ['script']:
+            for env in {'LWP_PAGER': 'sed s/^/X/'}, {'PAGER': 'sed s/^/X/'}:
+                out = self.on_terminal(200, *command, **env)
+                self.assertEqual({line[0] for line in out.splitlines()}, {'X'})
+            self.assertNotEqual(self.on_terminal(
+                200, *command, PAGER='sed s/^/X/', LWP_PAGER='')[0], 'X')
+        self.assertEqual(self.on_terminal(200, 'report', '--json',
+                                          PAGER='sed s/^/X/')[0], '{')
+
+    def test_progress(self):
+        """What takes long is told of, and removed in the end."""
+        self.assertEqual(self.on_terminal(80, 'report', stream='stderr'), '')
+        self.write(process(PID, 'p'), *[records(PID, PID, *[
+            record(IRE, i * 7919) for i in range(n, n + 4096)])
+            for n in range(0, 1000000, 4096)])
+        out = self.on_terminal(80, 'report', stream='stderr')
+        self.assertRegex(out, r'\A(\rlwp: reading: +\d+ %)+\r {24}\r\Z')
 
 
 class Jit(Case):
