@@ -1247,6 +1247,48 @@ class Library(Case):
         subprocess.run([*Setup.qemu(), program], check=True, timeout=20)
 
 
+class Page(Case):
+    def test_commands(self):
+        """Every command of docs/profiling.md does what it is there for."""
+        page = os.path.join(os.path.dirname(os.path.abspath(__file__)),
+                            '../../docs/profiling.md')
+        with open(page) as f:
+            text = f.read()
+        for name, source in re.findall(r'(?s)```c (\S+)\n(.*?)```', text):
+            with open(self.path(name), 'w') as f:
+                f.write(source)
+        folders = [os.path.dirname(Setup.lwp), Setup.build]
+        env = {**os.environ, 'HOME': self.folder,
+               'PATH': ':'.join([*folders, os.environ['PATH']])}
+        outs, missing = {}, set()
+        commands = re.findall(r'(?m)^ {4}\$ (.*)$', text)
+        for command in commands:
+            tool = command.split()[0]
+            if not shutil.which(tool, path=env['PATH']):
+                missing.add(tool)
+                continue
+            r = subprocess.run(command, shell=True, cwd=self.folder, env=env,
+                               text=True, stdin=subprocess.DEVNULL,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                               timeout=120)
+            self.assertEqual(r.returncode, 0, command + ': ' + r.stderr)
+            outs[command] = r.stdout
+            if tool == 'lwp' and command.split()[1] in ('report', 'annotate'):
+                self.assertNotIn('there are no', r.stderr)
+                self.assertEqual(bool(r.stdout), '--svg' not in command)
+        self.assertLessEqual(missing, {'perf', 'go'})
+        # What the page says of the program, in its own words.
+        functions = next(o for c, o in outs.items() if c == 'lwp report')
+        self.assertRegex(functions, r'ire: functions\n(#.*\n)+ +\S+% +\d+ +'
+                         r'rows +count\n')
+        self.assertRegex(next(o for c, o in outs.items() if 'symbol,source ' in
+                              c), r'\n +8\d\.\d+% .* columns +L3\n')
+        self.assertNotIn(' L3', next(o for c, o in outs.items() if
+                                     'slow.data -s' in c))
+        self.assertTrue(os.path.getsize(self.path('rows.svg')) > 10000)
+        self.sentence = f'{len(outs)} commands of {len(commands)}'
+
+
 class Manual(Case):
     """Options of --help and of the man page are the same."""
 
