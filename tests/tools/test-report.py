@@ -961,6 +961,31 @@ class Data(Case):
                       self.lwp('script', '-e', 'val'))
 
 
+class Manual(Case):
+    def test_fields(self):
+        """Every field of the JSON is in lwp.1."""
+        def names(value):
+            if isinstance(value, dict):
+                return set(value).union(*map(names, value.values()))
+            if isinstance(value, list):
+                return set().union(*map(names, value))
+            return set()
+
+        p = self.pie
+        self.write(process(PID, 'p'), p.maps(PID), records(
+            PID, PID, record(IRE, 1), record(VAL, 1),
+            record(BRE, p.at('hot'), p.at('leaf'), TAKEN),
+            record(DME, 1, p.at('table'), HAS_DATA | L3, 1)), records(
+            PID, PID + 1, record(DME, 1, p.at('table'), HAS_DATA | L3, 1)))
+        with open(os.path.join(os.path.dirname(os.path.abspath(__file__)),
+                               '../../guest/tools/lwp.1')) as f:
+            words = set(re.findall(r'\w+', f.read()))
+        found = names(self.json()[0])
+        self.assertEqual(found - words, set())
+        self.assertGreater(len(found), 60)
+        self.sentence = f'{len(found)} names'
+
+
 class Sort(Case):
     def test_keys_of_events(self):
         """Keys are only for the events that have them."""
