@@ -235,10 +235,10 @@ static void annotate(const Profile *p, const Function *f, const char *objdump)
 
     for (size_t i = 0; i < p->entries.count; i++) {
         const Entry *e = table_at(&p->entries, i);
-        const Place *place = place_at(p, e->from);
 
-        if (place->function == f) {
-            Site *site = table_get(&a.sites, &place->address);
+        if (function_at(p, e->from) == f) {
+            const Place place = entry_from(p, e);
+            Site *site = table_get(&a.sites, &place.address);
 
             site->count[e->event] += e->count;
             a.total[e->event] += e->count;
@@ -324,7 +324,7 @@ int cmd_annotate(int argc, char **argv)
     terminal_init();
     for (size_t i = 0; i < p.entries.count; i++) {
         const Entry *e = table_at(&p.entries, i);
-        const Function *f = place_at(&p, e->from)->function;
+        const Function *f = function_at(&p, e->from);
         const char *path = object_path(f->object);
         const char *base = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
         uint64_t key = (uintptr_t)f;

@@ -158,10 +158,10 @@ static uint64_t mapping(Pprof *w, const Map *map, const Object *o)
     return id;
 }
 
-static uint64_t location(Pprof *w, uint32_t index)
+static uint64_t location(Pprof *w, const Entry *e)
 {
-    const Place *place = place_at(w->profile, index);
-    const Function *f = place->function;
+    const Place place = entry_from(w->profile, e);
+    const Function *f = place.function;
     const Map *map;
     const char *file, *names[8];
     Message m = { 0 }, line = { 0 };
@@ -169,18 +169,18 @@ static uint64_t location(Pprof *w, uint32_t index)
     uint64_t id;
     bool new;
 
-    id = id_of(&w->locations, index, 0, 0, &new);
+    id = id_of(&w->locations, place.space, place.ip, 0, &new);
     if (!new) {
         return id;
     }
-    map = profile_map(w->profile, place);
+    map = profile_map(w->profile, &place);
     put_number(&m, LOCATION_ID, id);
     if (map) {
         put_number(&m, LOCATION_MAPPING, mapping(w, map, f->object));
     }
-    put_number(&m, LOCATION_ADDRESS, place->ip);
-    file = object_line((Object *)f->object, place->address, &number);
-    n = object_inlined((Object *)f->object, place->address, names, 8);
+    put_number(&m, LOCATION_ADDRESS, place.ip);
+    file = object_line((Object *)f->object, place.address, &number);
+    n = object_inlined((Object *)f->object, place.address, names, 8);
     for (int i = 0; i <= n; i++) {
         uint64_t what = i < n ? function(w, names[i], names[i],
                                          file ? file : "") :
@@ -214,7 +214,7 @@ static void put_sample(Pprof *w, const Entry *e)
 {
     const Profile *p = w->profile;
     const Thread *t = table_at(&p->threads, e->thread);
-    uint64_t id = location(w, e->from);
+    uint64_t id = location(w, e);
 
     put_number(&w->part, SAMPLE_LOCATION, id);
     for (int event = 1; event < 256; event++) {
@@ -230,16 +230,17 @@ static void put_sample(Pprof *w, const Entry *e)
     put_label(w, "cpu", NULL, e->core, "");
     if (e->event == LWP_DME) {
         put_label(w, "source", miss_source(e->flags), 0, NULL);
-        put_label(w, "latency", NULL, e->latency / e->count, "cycles");
+        put_label(w, "latency", NULL, latency_of(p, e)->sum / e->count,
+                  "cycles");
         if (e->flags & LWP_MISS_DAV) {
             put_label(w, "data", NULL, e->data, "address");
-            put_label(w, "variable", place_at(p, e->to)->function->name, 0,
+            put_label(w, "variable", function_at(p, e->to)->name, 0,
                       NULL);
         }
     } else if (e->event == LWP_BRE) {
         put_label(w, "taken", e->flags & LWP_BRANCH_TKN ? "yes" : "no", 0,
                   NULL);
-        put_label(w, "target", place_at(p, e->to)->function->name, 0, NULL);
+        put_label(w, "target", function_at(p, e->to)->name, 0, NULL);
     } else if (e->event == LWP_VAL || e->event == LWP_INS) {
         put_label(w, "data1", NULL, e->data1, "");
         put_label(w, "data2", NULL, e->data, "");

@@ -432,7 +432,7 @@ bool profile_open(Profile *p, const ProfileOptions *options)
 
     *p = (Profile) {
         .threads = TABLE(Thread, missed),
-        .places = TABLE(Place, function),
+        .functions = { .item_size = 8, .key_size = 8 },
         .files = TABLE(PathId, id),
         .lines = TABLE(Line, threads),
         .pairs = TABLE(Pair, seen),
@@ -488,6 +488,12 @@ bool profile_open(Profile *p, const ProfileOptions *options)
     }
     for (size_t i = 0; i < p->nr_spaces; i++) {
         find_biases(&p->spaces[i]);
+        p->spaces[i].name = keep_text(p->spaces[i].comm);
+    }
+    for (size_t i = 0; i < p->threads.count; i++) {
+        Thread *t = table_at(&p->threads, i);
+
+        t->kept = *t->name ? keep_text(t->name) : NULL;
     }
     data_close(p->reader);
     p->chunk = p->clock = 0;
@@ -547,7 +553,8 @@ void profile_close(Profile *p)
     table_free(&p->files);
     table_free(&p->lines);
     table_free(&p->pairs);
-    table_free(&p->places);
+    table_free(&p->functions);
+    free(p->latencies);
     table_free(&p->entries);
 }
 
@@ -557,6 +564,7 @@ uint32_t profile_space(Profile *p, int32_t pid)
 
     if (!s) {
         s = add_space(p, pid);
+        s->name = keep_text(s->comm);
     }
     while (s->since > p->chunk && s->older >= 0) {
         s = &p->spaces[s->older];
@@ -572,10 +580,14 @@ Thread *profile_thread(Profile *p, int32_t pid, int32_t tid)
 }
 
 /* What the process has compiled, if it told about it. */
-static Object *jit_of(const Profile *p, const Space *s)
+static Object *jit_of(const Profile *p, Space *s)
 {
     const char *dump = NULL;
     char name[64];
+
+    if (s->jit_asked) {
+        return s->jit;
+    }
 
     sprintf(name, "/jit-%d.dump", s->pid);
     for (size_t i = 0; i < s->nr_maps && !dump; i++) {
@@ -586,7 +598,9 @@ static Object *jit_of(const Profile *p, const Space *s)
             dump = path;
         }
     }
-    return object_jit(s->pid, dump, p->header.time);
+    s->jit_asked = true;
+    s->jit = object_jit(s->pid, dump, p->header.time);
+    return s->jit;
 }
 
 static const Map *find_map(const Space *s, uint64_t address)
@@ -618,61 +632,177 @@ const Map *profile_map(const Profile *p, const Place *place)
     return m;
 }
 
-uint32_t profile_place(Profile *p, uint32_t space, uint64_t address)
+/* What is at the place; its address there. */
+static Object *locate(const Profile *p, Place *place)
 {
-    const uint64_t key[] = { space, address };
-    Place *place = table_get(&p->places, key);
-    uint32_t index = place - (Place *)p->places.items;
-    const Space *s = &p->spaces[space];
-    const Map *m;
+    const Map *m = profile_map(p, place);
+    Object *o, *jit;
 
-    if (place->function) {
-        return index;
+    place->address = place->ip;
+    if (!m) {
+        return object_get("[unknown]", NULL);
     }
-    m = profile_map(p, place);
-    if (m) {
-        Object *o = m->object;
-
-        place->address = address - m->bias;
-        if (m->bss && place->address >= object_end(o)) {
-            place->address = address;       /* the heap is behind it */
-            o = object_get("[anon]", NULL);
-        }
-        if (o != m->object || !is_file(m) || !object_end(o)) {
-            Object *jit = jit_of(p, s);
-
-            if (jit && object_knows(jit, address)) {
-                place->address = address;
-                o = jit;
-            }
-        }
-        place->function = object_function(o, place->address);
-    } else {
-        place->address = address;
-        place->function = object_function(object_get("[unknown]", NULL),
-                                          address);
+    o = m->object;
+    place->address = place->ip - m->bias;
+    if (m->bss && place->address >= object_end(o)) {
+        place->address = place->ip;         /* the heap is behind it */
+        o = object_get("[anon]", NULL);
     }
-    return index;
+    if (o != m->object || !is_file(m) || !object_end(o)) {
+        jit = jit_of(p, &p->spaces[place->space]);
+        if (jit && object_knows(jit, place->ip)) {
+            place->address = place->ip;
+            o = jit;
+        }
+    }
+    return o;
 }
 
-const char *place_inlined(Place *place)
+Place profile_place(const Profile *p, uint32_t space, uint64_t address)
 {
+    Place place = { .space = space, .ip = address };
+    Object *o = locate(p, &place);
+
+    place.function = object_function(o, place.address);
+    return place;
+}
+
+Place entry_from(const Profile *p, const Entry *e)
+{
+    Place place = { .space = e->space, .ip = e->ip };
+
+    locate(p, &place);
+    place.function = function_at(p, e->from);
+    return place;
+}
+
+static bool has_address(const Entry *e)
+{
+    return e->event == LWP_BRE ||
+           (e->event == LWP_DME && e->flags & LWP_MISS_DAV);
+}
+
+Place entry_to(const Profile *p, const Entry *e)
+{
+    Place place = { .space = e->space, .ip = e->data };
+
+    if (!has_address(e)) {
+        return entry_from(p, e);
+    }
+    locate(p, &place);
+    place.function = function_at(p, e->to);
+    return place;
+}
+
+/* What somebody has asked of an address of an object. */
+typedef struct Text {
+    uint64_t object, address;
+    const char *text;
+} Text;
+
+const char *place_line(const Place *place)
+{
+    static Table lines = TABLE(Text, text);
+    Object *o = (Object *)place->function->object;
+    const uint64_t key[2] = { (uintptr_t)o, place->address };
+    const char *file;
+    Text *item;
+    char *text;
+    int line;
+
+    if (!object_has_lines(o)) {
+        return "?";
+    }
+    item = table_get(&lines, key);
+    if (!item->text) {
+        file = object_line(o, place->address, &line);
+        item->text = "?";
+        if (file && asprintf(&text, "%s:%d", file, line) > 0) {
+            item->text = keep_text(text);
+            free(text);
+        }
+    }
+    return item->text;
+}
+
+const char *place_inlined(const Place *place)
+{
+    static Table inlined = TABLE(Text, text);
+    Object *o = (Object *)place->function->object;
+    const uint64_t key[2] = { (uintptr_t)o, place->address };
     const char *names[8];
     char text[1024];
     int n, used = 0;
+    Text *item;
 
-    if (!place->inlined) {
-        n = object_inlined((Object *)place->function->object, place->address,
-                           names, 8);
+    if (!object_has_lines(o)) {
+        return "";
+    }
+    item = table_get(&inlined, key);
+    if (!item->text) {
+        n = object_inlined(o, place->address, names, 8);
         text[0] = 0;
         for (int i = 0; i < n && used < (int)sizeof(text); i++) {
             used += snprintf(text + used, sizeof(text) - used, "%s%s",
                              i ? " < " : "", names[i]);
         }
-        place->inlined = keep_text(text);
+        item->text = keep_text(text);
     }
-    return place->inlined;
+    return item->text;
 }
+
+static void add_latency(Profile *p, Entry *e, uint32_t latency)
+{
+    Latency *l;
+
+    if (!e->count) {
+        p->latencies = grow(p->latencies, p->nr_latencies, sizeof(*l));
+        p->latencies[p->nr_latencies] = (Latency) { .min = latency };
+        e->latency = p->nr_latencies++;
+    }
+    l = &p->latencies[e->latency];
+    l->sum += latency;
+    l->min = latency < l->min ? latency : l->min;
+    l->max = latency > l->max ? latency : l->max;
+}
+
+/* The function's number. */
+static uint32_t number_of(Profile *p, uint32_t space, uint64_t address)
+{
+    Place place = profile_place(p, space, address);
+    const uint64_t key = (uintptr_t)place.function;
+    const uint64_t *item = table_get(&p->functions, &key);
+
+    return item - (uint64_t *)p->functions.items;
+}
+
+/* What makes a record one of an entry; the rest of the key is there. */
+static void set_key(Entry *key, const LwpRecord *r)
+{
+    key->event = r->event;
+    key->core = r->core;
+    key->ip = r->ip;
+    key->data = key->data1 = key->flags = 0;
+    switch (r->event) {
+    case LWP_VAL:
+    case LWP_INS:
+        key->data = r->data2;
+        key->data1 = r->data1;
+        key->flags = r->flags;
+        break;
+    case LWP_BRE:
+        key->data = r->data2;
+        key->flags = r->flags & (LWP_BRANCH_FUS | LWP_BRANCH_PRV |
+                                 LWP_BRANCH_PRD | LWP_BRANCH_TKN);
+        break;
+    case LWP_DME:
+        key->flags = r->flags & (LWP_MISS_DAV | 7u << 13);
+        key->data = r->flags & LWP_MISS_DAV ? r->data2 & ~63ull : 0;
+        break;
+    }
+}
+
+enum { AHEAD = 16 };        /* records whose entries are fetched meanwhile */
 
 static void add_records(Profile *p, const ProfileOptions *options,
                         const DataThread *head, size_t size)
@@ -683,42 +813,20 @@ static void add_records(Profile *p, const ProfileOptions *options,
     Entry key = {
         .thread = t - (Thread *)p->threads.items,
         .space = profile_space(p, head->pid),
-    }, *e;
+    }, ahead = key, *e;
 
     for (; r < end; r++) {
+        if (end - r > AHEAD) {
+            set_key(&ahead, r + AHEAD);
+            table_prefetch(&p->entries, &ahead);
+        }
         if (!event_wanted(options, r->event)) {
             continue;
         }
-        key.event = r->event;
-        key.core = r->core;
-        key.ip = r->ip;
-        key.data = key.data1 = key.flags = 0;
-        switch (r->event) {
-        case LWP_VAL:
-        case LWP_INS:
-            key.data = r->data2;
-            key.data1 = r->data1;
-            key.flags = r->flags;
-            break;
-        case LWP_BRE:
-            key.data = r->data2;
-            key.flags = r->flags & (LWP_BRANCH_FUS | LWP_BRANCH_PRV |
-                                    LWP_BRANCH_PRD | LWP_BRANCH_TKN);
-            break;
-        case LWP_DME:
-            key.flags = r->flags & (LWP_MISS_DAV | 7u << 13);
-            key.data = r->flags & LWP_MISS_DAV ? r->data2 & ~63ull : 0;
-            break;
-        }
+        set_key(&key, r);
         e = table_get(&p->entries, &key);
         if (r->event == LWP_DME) {
-            e->latency += r->data1;
-            if (!e->count || r->data1 < e->latency_min) {
-                e->latency_min = r->data1;
-            }
-            if (r->data1 > e->latency_max) {
-                e->latency_max = r->data1;
-            }
+            add_latency(p, e, r->data1);
         }
         e->count++;
     }
@@ -779,13 +887,11 @@ bool profile_load(Profile *p, const ProfileOptions *options)
     for (size_t i = 0; i < p->entries.count; i++) {
         Entry *e = table_at(&p->entries, i);
 
-        e->from = profile_place(p, e->space, e->ip);
+        e->from = number_of(p, e->space, e->ip);
         if (e->event == LWP_DME && e->flags & LWP_MISS_DAV) {
             count_sharer(p, e);
         }
-        e->to = e->event == LWP_BRE || (e->event == LWP_DME &&
-                                        e->flags & LWP_MISS_DAV) ?
-                profile_place(p, e->space, e->data) : e->from;
+        e->to = has_address(e) ? number_of(p, e->space, e->data) : e->from;
     }
     terminal_progress(1);
     return true;

@@ -30,6 +30,9 @@ typedef struct Space {
     int32_t pid, ppid;
     uint32_t bits;
     char comm[17];
+    const char *name;       /* comm, kept */
+    Object *jit;            /* NULL: none, if somebody has looked */
+    bool jit_asked;
     uint64_t since;         /* number of a chunk */
     bool again;             /* the program is that of the older one */
     Map *maps;              /* by address */
@@ -43,6 +46,7 @@ typedef struct Thread {
     uint64_t missed;
     DataCounts counts;
     char name[17];          /* "": that of the program */
+    const char *kept;       /* the same; NULL: that of the program */
 } Thread;
 
 /* Code or data at an address of a space. */
@@ -50,11 +54,9 @@ typedef struct Place {
     uint64_t space, ip;
     const Function *function;
     uint64_t address;       /* as in the ELF file */
-    const char *line;       /* of the source, when somebody has asked */
-    const char *inlined;    /* see place_inlined() */
 } Place;
 
-/* Records that have all of this in common. */
+/* Records that have all of this in common: there may be millions. */
 typedef struct Entry {
     uint64_t ip;
     uint64_t data;          /* target, 64-byte line of data, or user's data2 */
@@ -62,11 +64,17 @@ typedef struct Entry {
     uint32_t space, thread;
     uint16_t flags;
     uint8_t event, core;
-    uint64_t count;         /* the key ends here */
-    uint64_t latency;       /* sum */
-    uint32_t latency_min, latency_max;
-    uint32_t from, to;      /* places of ip and data */
+    uint32_t count;         /* the key ends here */
+    uint32_t from, to;      /* functions of ip and data, by number */
+    uint32_t latency;       /* of misses: number of its Latency */
 } Entry;
+
+_Static_assert(sizeof(Entry) == 48, "no gaps");
+
+typedef struct Latency {
+    uint64_t sum;
+    uint32_t min, max;
+} Latency;
 
 /* 64 bytes of data of a process. */
 typedef struct Line {
@@ -87,7 +95,10 @@ typedef struct Profile {
     uint64_t clock;         /* the last DATA_TIME, ns; 0: none yet */
     Space *spaces;
     size_t nr_spaces;
-    Table threads, places, entries, files;
+    Table threads, entries, files;
+    Table functions;        /* those of the entries */
+    Latency *latencies;
+    size_t nr_latencies;
     Table lines, pairs;     /* of data; and with the threads that loaded them */
     uint64_t records[256];  /* stored, by EventId */
     uint64_t missed;
@@ -151,20 +162,35 @@ uint32_t profile_space(Profile *p, int32_t pid);
 Thread *profile_thread(Profile *p, int32_t pid, int32_t tid);
 /* How many threads of its process have records of the entry's line of data. */
 unsigned profile_sharers(const Profile *p, const Entry *e);
-uint32_t profile_place(Profile *p, uint32_t space, uint64_t address);
+Place profile_place(const Profile *p, uint32_t space, uint64_t address);
+
+/* File and line of the source; "?" if they are not known. */
+const char *place_line(const Place *place);
 
 /*
  * The functions that the compiler has put into the place's, there: the
  * innermost first, with " < " between them; or "".
  */
-const char *place_inlined(Place *place);
+const char *place_inlined(const Place *place);
 
 /* Where that is mapped; NULL: nowhere. */
 const Map *profile_map(const Profile *p, const Place *place);
 
-static inline const Place *place_at(const Profile *p, uint32_t i)
+/* The function of an entry's from or to. */
+static inline const Function *function_at(const Profile *p, uint32_t i)
 {
-    return table_at(&p->places, i);
+    const uint64_t *pointer = table_at(&p->functions, i);
+
+    return (const Function *)(uintptr_t)*pointer;
+}
+
+/* The place of an entry's ip, and of its data if that is an address. */
+Place entry_from(const Profile *p, const Entry *e);
+Place entry_to(const Profile *p, const Entry *e);
+
+static inline const Latency *latency_of(const Profile *p, const Entry *e)
+{
+    return &p->latencies[e->latency];
 }
 
 #endif

@@ -39,12 +39,11 @@ static const char help[] =
 
 static bool is_edge(const Profile *p, const Entry *e)
 {
-    const Place *from = place_at(p, e->from), *to = place_at(p, e->to);
+    const Function *to = function_at(p, e->to);
 
     return e->flags & LWP_BRANCH_TKN &&
-           (from->function != to->function ||
-            (to->address == to->function->start &&
-             to->function->size));
+           (e->from != e->to ||
+            (to->size && entry_to(p, e).address == to->start));
 }
 
 static bool is_known(const Profile *p, const Entry *e)
@@ -60,7 +59,9 @@ static bool is_shared(const Profile *p, const Entry *e)
 
 static bool is_inlined(const Profile *p, const Entry *e)
 {
-    return *place_inlined((Place *)place_at(p, e->from));
+    Place place = entry_from(p, e);
+
+    return *place_inlined(&place);
 }
 
 #define ALL     (~0u)

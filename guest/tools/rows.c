@@ -9,7 +9,7 @@
 
 static uint64_t key_comm(const Profile *p, const Entry *e)
 {
-    return (uintptr_t)keep_text(p->spaces[e->space].comm);
+    return (uintptr_t)p->spaces[e->space].name;
 }
 
 static uint64_t key_pid(const Profile *p, const Entry *e)
@@ -26,7 +26,7 @@ static uint64_t key_thread(const Profile *p, const Entry *e)
 {
     const Thread *t = table_at(&p->threads, e->thread);
 
-    return (uintptr_t)keep_text(*t->name ? t->name : p->spaces[e->space].comm);
+    return (uintptr_t)(t->kept ? t->kept : p->spaces[e->space].name);
 }
 
 static uint64_t key_cpu(const Profile *p, const Entry *e)
@@ -37,77 +37,64 @@ static uint64_t key_cpu(const Profile *p, const Entry *e)
 
 static uint64_t key_dso(const Profile *p, const Entry *e)
 {
-    return (uintptr_t)object_path(place_at(p, e->from)->function->object);
+    return (uintptr_t)object_path(function_at(p, e->from)->object);
 }
 
 static uint64_t key_symbol(const Profile *p, const Entry *e)
 {
-    return (uintptr_t)place_at(p, e->from)->function;
+    return (uintptr_t)function_at(p, e->from);
 }
 
 static uint64_t key_addr(const Profile *p, const Entry *e)
 {
-    return place_at(p, e->from)->address;
+    return entry_from(p, e).address;
 }
 
 static uint64_t key_srcline(const Profile *p, const Entry *e)
 {
-    Place *place = table_at(&p->places, e->from);
-    const char *file;
-    char *text;
-    int line;
+    Place place = entry_from(p, e);
 
-    if (!place->line) {
-        file = object_line((Object *)place->function->object, place->address,
-                           &line);
-        if (file && asprintf(&text, "%s:%d", file, line) > 0) {
-            place->line = keep_text(text);
-            free(text);
-        } else {
-            place->line = keep_text("?");
-        }
-    }
-    return (uintptr_t)place->line;
+    return (uintptr_t)place_line(&place);
 }
 
 static uint64_t key_inlined(const Profile *p, const Entry *e)
 {
-    Place *place = table_at(&p->places, e->from);
+    Place place = entry_from(p, e);
 
-    place_inlined(place);
-    return (uintptr_t)place->inlined;
+    return (uintptr_t)place_inlined(&place);
 }
 
 static uint64_t key_dso_to(const Profile *p, const Entry *e)
 {
-    return (uintptr_t)object_path(place_at(p, e->to)->function->object);
+    return (uintptr_t)object_path(function_at(p, e->to)->object);
 }
 
 static uint64_t key_symbol_to(const Profile *p, const Entry *e)
 {
-    return (uintptr_t)place_at(p, e->to)->function;
+    return (uintptr_t)function_at(p, e->to);
 }
 
 static uint64_t key_addr_to(const Profile *p, const Entry *e)
 {
-    return place_at(p, e->to)->address;
+    return entry_to(p, e).address;
 }
 
 static uint64_t key_kind(const Profile *p, const Entry *e)
 {
-    const Place *from = place_at(p, e->from), *to = place_at(p, e->to);
-    const char *kind = "jump";
+    static const char local[] = "local", jump[] = "jump", call[] = "call",
+                      returns[] = "return";
+    const Function *from = function_at(p, e->from);
+    const Function *to = function_at(p, e->to);
+    const char *kind = from == to ? local : returns;
 
     if (!(e->flags & LWP_BRANCH_TKN)) {
-        kind = "local";
-    } else if (!to->function->size) {
-        kind = from->function == to->function ? "local" : "jump";
-    } else if (to->address == to->function->start) {
-        kind = "call";
-    } else {
-        kind = from->function == to->function ? "local" : "return";
+        kind = local;
+    } else if (!to->size) {
+        kind = from == to ? local : jump;
+    } else if (entry_to(p, e).address == to->start) {
+        kind = call;
     }
-    return (uintptr_t)keep_text(kind);
+    return (uintptr_t)kind;
 }
 
 static uint64_t key_source(const Profile *p, const Entry *e)
@@ -129,8 +116,8 @@ static uint64_t key_sharers(const Profile *p, const Entry *e)
 
 static uint64_t key_data(const Profile *p, const Entry *e)
 {
-    const Place *to = place_at(p, e->to);
-    const Function *f = to->function;
+    const Place to = entry_to(p, e);
+    const Function *f = to.function;
     const char *result = f->name;
     char *text;
 
@@ -139,11 +126,11 @@ static uint64_t key_data(const Profile *p, const Entry *e)
     }
     /* a variable may start within the line */
     if (!f->size) {
-        f = object_function((Object *)f->object, to->address | 63);
+        f = object_function((Object *)f->object, to.address | 63);
         result = f->size ? f->name : result;
-    } else if (to->address > f->start &&
+    } else if (to.address > f->start &&
                asprintf(&text, "%s+0x%" PRIx64, f->name,
-                        to->address - f->start) > 0) {
+                        to.address - f->start) > 0) {
         result = keep_text(text);
         free(text);
     }
@@ -153,7 +140,7 @@ static uint64_t key_data(const Profile *p, const Entry *e)
 /* Memory without a name is one thing. */
 static uint64_t key_variable(const Profile *p, const Entry *e)
 {
-    const Function *f = place_at(p, e->to)->function;
+    const Function *f = function_at(p, e->to);
     const char *text;
 
     if (e->event == LWP_DME && !(e->flags & LWP_MISS_DAV)) {
@@ -321,6 +308,9 @@ typedef struct Total {
 void rows_fill(Rows *rows, const Profile *p, int event, int nested,
                bool (*filter)(const Profile *p, const Entry *e))
 {
+    uint64_t last_id[MAX_KEYS];
+    size_t last = 0;
+
     rows->table = (Table)TABLE(Row, count);
     rows->total = 0;
     rows->nested = nested;
@@ -335,15 +325,23 @@ void rows_fill(Rows *rows, const Profile *p, int event, int nested,
         for (int k = 0; k < rows->nr_keys; k++) {
             id[k] = rows->keys[k]->id(p, e);
         }
-        r = table_get(&rows->table, id);
+        /* Neighbours often have the same. */
+        if (!last || memcmp(last_id, id, sizeof(id))) {
+            r = table_get(&rows->table, id);
+            last = r - (Row *)rows->table.items + 1;
+            memcpy(last_id, id, sizeof(id));
+        }
+        r = table_at(&rows->table, last - 1);
         if (event == LWP_DME) {
-            if (!r->count || e->latency_min < r->latency_min) {
-                r->latency_min = e->latency_min;
+            const Latency *l = latency_of(p, e);
+
+            if (!r->count || l->min < r->latency_min) {
+                r->latency_min = l->min;
             }
-            if (e->latency_max > r->latency_max) {
-                r->latency_max = e->latency_max;
+            if (l->max > r->latency_max) {
+                r->latency_max = l->max;
             }
-            r->latency += e->latency;
+            r->latency += l->sum;
         } else if (event == LWP_BRE) {
             r->taken += e->flags & LWP_BRANCH_TKN ? e->count : 0;
             if (e->flags & LWP_BRANCH_PRV) {

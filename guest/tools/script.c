@@ -29,16 +29,16 @@ static const char help[] =
 
 static void put_place(Profile *p, uint32_t space, uint64_t ip)
 {
-    const Place *place = place_at(p, profile_place(p, space, ip));
-    const char *path = object_path(place->function->object);
+    const Place place = profile_place(p, space, ip);
+    const char *path = object_path(place.function->object);
     const char *base = strrchr(path, '/');
-    uint64_t offset = place->address - place->function->start;
+    uint64_t offset = place.address - place.function->start;
 
     printf("%" PRIx64 " ", ip);
-    put_text(stdout, place->function->name, TEXT_PLAIN);
-    if (!place->function->size) {
+    put_text(stdout, place.function->name, TEXT_PLAIN);
+    if (!place.function->size) {
         if (*path == '/') {
-            printf("+0x%" PRIx64, place->address);
+            printf("+0x%" PRIx64, place.address);
         }
     } else {
         if (offset) {

@@ -910,6 +910,14 @@ static bool find_cu(Object *o, uint64_t address, Dwarf_Die *die)
            dwarf_offdie(o->dwarf, o->cus[low - 1].die, die);
 }
 
+bool object_has_lines(Object *o)
+{
+    if (!o->lines_read) {
+        read_cus(o);
+    }
+    return o->nr_cus;
+}
+
 const char *object_line(Object *o, uint64_t address, int *line)
 {
     Dwarf_Line *l;

@@ -67,6 +67,9 @@ const Function *object_function(Object *o, uint64_t address);
  */
 int object_inlined(Object *o, uint64_t address, const char **names, int max);
 
+/* Whether there is any debug information. */
+bool object_has_lines(Object *o);
+
 /* Path of the source file, and the line; NULL if that is not known. */
 const char *object_line(Object *o, uint64_t address, int *line);
 

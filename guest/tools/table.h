@@ -29,6 +29,9 @@ typedef struct Table {
 
 /* The item with this key; if it is new, all but the key is zero. */
 void *table_get(Table *t, const void *key);
+/* It will be asked for soon. */
+void table_prefetch(const Table *t, const void *key);
+
 /* The same, but NULL if there is none. */
 void *table_find(const Table *t, const void *key);
 void table_free(Table *t);

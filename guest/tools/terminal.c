@@ -105,7 +105,7 @@ void terminal_progress(double part)
     if (part >= 1 && shown) {
         fprintf(stderr, "\r%24s\r", "");
         shown = false;
-    } else if (part < 1 && now - last >= 0.2 && isatty(STDERR_FILENO)) {
+    } else if (part < 1 && now - last >= 0.1 && isatty(STDERR_FILENO)) {
         fprintf(stderr, "\rlwp: reading: %3.0f %%", 100 * part);
         last = now;
         shown = true;

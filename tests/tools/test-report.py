@@ -667,9 +667,9 @@ class Names(Case):
     def test_progress(self):
         """What takes long is told of, and removed in the end."""
         self.assertEqual(self.on_terminal(80, 'report', stream='stderr'), '')
-        self.write(process(PID, 'p'), *[records(PID, PID, *[
-            record(IRE, i * 7919) for i in range(n, n + 4096)])
-            for n in range(0, 1000000, 4096)])
+        some = b''.join(record(IRE, i * 7919) for i in range(4096))
+        self.write(process(PID, 'p'), *[records(PID, PID + i, some)
+                                        for i in range(700)])
         out = self.on_terminal(80, 'report', stream='stderr')
         self.assertRegex(out, r'\A(\rlwp: reading: +\d+ %)+\r {24}\r\Z')
 
