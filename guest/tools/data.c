@@ -25,6 +25,7 @@ struct DataReader {
     void *buffer;
     size_t room;
     bool damaged;
+    uint64_t left;          /* bytes behind what was read, if it is a file */
 };
 
 static bool writer_failed(DataWriter *w)
@@ -181,6 +182,7 @@ static void *not_opened(DataReader *r, const char *path, const char *why)
 DataReader *data_open(const char *path, DataHeader *header)
 {
     DataReader *r = calloc(1, sizeof(*r));
+    struct stat st;
     size_t rest;
 
     if (!r) {
@@ -213,6 +215,11 @@ DataReader *data_open(const char *path, DataHeader *header)
             return not_opened(r, path, "it is cut off");
         }
     }
+    r->left = UINT64_MAX;
+    if (!fstat(fileno(r->file), &st) && S_ISREG(st.st_mode)) {
+        r->left = (uint64_t)st.st_size > header->size ?
+                  st.st_size - header->size : 0;
+    }
     return r;
 }
 
@@ -222,7 +229,8 @@ const void *data_next(DataReader *r, uint32_t *type, size_t *size)
     size_t n = fread(&chunk, 1, sizeof(chunk), r->file);
 
     r->damaged = n > 0 && (n < sizeof(chunk) || chunk.size < sizeof(chunk) ||
-                           chunk.size % 8);
+                           chunk.size % 8 || chunk.size > r->left);
+    r->left -= chunk.size;
     if (n == 0 || r->damaged) {
         return NULL;
     }

@@ -60,6 +60,7 @@ enum {
     DATA_VDSO,              /* DataVdso: what the kernel maps there */
     DATA_TIME,              /* DataTime: when rings were emptied */
     DATA_NAME,              /* DataName: what a thread calls itself */
+    DATA_UNPROFILED,        /* DataUnprofiled: who is not in this file */
 };
 
 typedef struct DataChunk {
@@ -115,6 +116,11 @@ typedef struct DataThread {
 typedef struct DataTime {
     uint64_t clock;         /* CLOCK_MONOTONIC, ns */
 } DataTime;
+
+typedef struct DataUnprofiled {
+    uint32_t threads;
+    int32_t error;          /* why: errno, as for lwp_strerror(); 0: seccomp */
+} DataUnprofiled;
 
 typedef struct DataName {
     int32_t pid, tid;

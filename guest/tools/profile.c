@@ -408,6 +408,8 @@ static void add_counts(Profile *p, const ProfileOptions *options,
     } else if (type == DATA_LOST && size >= sizeof(*lost)) {
         profile_thread(p, lost->pid, lost->tid)->missed += lost->missed;
         p->missed += lost->missed;
+    } else if (type == DATA_UNPROFILED && size >= sizeof(DataUnprofiled)) {
+        p->unprofiled += ((const DataUnprofiled *)chunk)->threads;
     } else if (type == DATA_NAME && size >= sizeof(*name)) {
         Thread *t = profile_thread(p, name->pid, name->tid);
 

@@ -102,6 +102,7 @@ typedef struct Profile {
     Table lines, pairs;     /* of data; and with the threads that loaded them */
     uint64_t records[256];  /* stored, by EventId */
     uint64_t missed;
+    uint64_t unprofiled;    /* threads that are not in it */
 } Profile;
 
 /* Options that all commands with a profile have. */

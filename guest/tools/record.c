@@ -33,6 +33,15 @@ static void fill_header(Recorder *r)
     }
 }
 
+static void write_unprofiled(Recorder *r, unsigned threads, int error)
+{
+    DataUnprofiled chunk = { threads, error };
+
+    if (threads) {
+        data_write(r->writer, DATA_UNPROFILED, &chunk, sizeof(chunk), NULL, 0);
+    }
+}
+
 static int record(Recorder *r)
 {
     bool ran, written;
@@ -46,6 +55,10 @@ static int record(Recorder *r)
         return 1;
     }
     ran = run(r);
+    for (int error = 0; error < 256; error++) {
+        write_unprofiled(r, r->failed[error], error);
+    }
+    write_unprofiled(r, r->confined, 0);
     written = data_finish(r->writer, ran && r->nr_threads);
     if (!ran) {
         return r->status ? r->status : 1;

@@ -329,6 +329,10 @@ static void put_header(const Profile *p)
         }
         printf("\n");
     }
+    if (p->unprofiled) {
+        printf("#\n# WARNING: %" PRIu64 " threads were not profiled; lwp "
+               "script -a tells why.\n", p->unprofiled);
+    }
     if (p->missed) {
         uint64_t stored = 0;
 
@@ -425,10 +429,11 @@ static void put_json_header(const Profile *p)
            "\"0x%08x\", \"0x%08x\", \"0x%08x\"],\n  \"flags\": \"0x%08x\",\n"
            "  \"filters\": \"0x%08x\",\n  \"random\": %u,\n"
            "  \"base_ip\": \"0x%" PRIx64 "\",\n  \"limit_ip\": \"0x%" PRIx64
-           "\",\n  \"missed\": %" PRIu64 ",\n  \"programs\": [",
+           "\",\n  \"missed\": %" PRIu64 ",\n  \"unprofiled\": %" PRIu64
+           ",\n  \"programs\": [",
            h->time, h->cpuid[0], h->cpuid[1], h->cpuid[2], h->cpuid[3],
            h->flags, h->filters, h->random, h->base_ip, h->limit_ip,
-           p->missed);
+           p->missed, p->unprofiled);
     for (size_t i = 0; i < p->nr_spaces; i++) {
         const Space *s = &p->spaces[i];
 

@@ -104,6 +104,7 @@ static void put_other(uint32_t type, const void *chunk, size_t size)
     const DataFile *file = chunk;
     const DataSnapshot *snapshot = chunk;
     const DataName *name = chunk;
+    const DataUnprofiled *unprofiled = chunk;
 
     if (type == DATA_PROCESS && size >= sizeof(*process)) {
         printf("# program: %d, parent %d, %u bits: ", process->pid,
@@ -133,6 +134,10 @@ static void put_other(uint32_t type, const void *chunk, size_t size)
     } else if (type == DATA_SNAPSHOT && size >= sizeof(*snapshot)) {
         printf("# snapshot: %d %s\n", snapshot->pid,
                snapshot->what == SNAPSHOT_BEGIN ? "begins" : "ends");
+    } else if (type == DATA_UNPROFILED && size >= sizeof(*unprofiled)) {
+        printf("# not profiled: %u threads: %s\n", unprofiled->threads,
+               unprofiled->error ? lwp_strerror(unprofiled->error)
+                                 : "their program has confined itself");
     } else if (type == DATA_NAME && size >= sizeof(*name)) {
         char text[17] = "";
 

@@ -1073,6 +1073,7 @@ class Robust(Case):
                              r'profiled: 1: their program has confined itself '
                              rf'\(seccomp\) before\n{WROTE}\Z')
             self.assertEqual(sorted(self.loops('tid').values()), [500, 1000])
+            self.assertEqual(self.json()[0]['unprofiled'], 1)
         self.lwp('stat', '--', *Setup.qemu(bits), program, 'prctl', status=5)
 
     def test_confined(self):

@@ -16,6 +16,7 @@ import json
 import os
 import pty
 import re
+import resource
 import shutil
 import struct
 import subprocess
@@ -27,7 +28,7 @@ from common import Setup
 
 VAL, IRE, BRE, DME, CNH, RNH, INS = 1, 2, 3, 4, 5, 6, 255
 PROCESS, MAP, RECORDS, LOST, END, COUNTS, FILE, SNAPSHOT, VDSO, \
-    TIME, NAME = range(1, 12)
+    TIME, NAME, UNPROFILED = range(1, 13)
 TAKEN, PREDICTED, KNOWN = 1 << 15, 1 << 14, 1 << 13
 HAS_DATA, L3, DRAM = 1 << 12, 1 << 13, 3 << 13
 
@@ -1212,6 +1213,28 @@ class Errors(Case):
             self.assertEqual(self.json('-i', path)[1]['ire']['records'], 1)
             self.assertIn('lwp.data is cut off or damaged', self.stderr)
             os.truncate(path, os.path.getsize(path) - len(end))
+
+    def test_huge_chunk(self):
+        """A size that the file does not have takes no memory."""
+        path = self.write(process(PID, 'p'), records(PID, PID, record(IRE, 1)),
+                          struct.pack('<II', RECORDS, 0xfffffff8))
+        self.lwp('report', '-i', path, preexec_fn=lambda: resource.setrlimit(
+            resource.RLIMIT_AS, (1 << 30, 1 << 30)))
+        self.assertIn('is cut off or damaged', self.stderr)
+        self.assertNotIn('out of memory', self.stderr)
+
+    def test_unprofiled(self):
+        """Who is not in the file is told of."""
+        path = self.write(
+            process(PID, 'p'), records(PID, PID, record(IRE, 1)),
+            chunk(UNPROFILED, struct.pack('<Ii', 3, 24)),
+            chunk(UNPROFILED, struct.pack('<Ii', 2, 0)))
+        self.assertIn('WARNING: 5 threads were not profiled',
+                      self.lwp('report', '-i', path))
+        self.assertEqual(self.json('-i', path)[0]['unprofiled'], 5)
+        out = self.lwp('script', '-a', '-i', path)
+        self.assertIn('# not profiled: 3 threads: Too many open files\n', out)
+        self.assertIn('# not profiled: 2 threads: their program has', out)
 
     def test_missed(self):
         """Where the output has no place for it, stderr tells."""
