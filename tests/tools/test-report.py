@@ -1267,17 +1267,28 @@ class Errors(Case):
         """Cut off or changed anywhere: an end, not a crash."""
         p = self.pie
         path = self.write(process(PID, 'p'), p.maps(PID),
+                          file_id('/x', 1, 2, b'3'), file_id(p.path),
+                          snapshot(PID, p.maps(PID)),
+                          chunk(TIME, struct.pack('<Q', 1 << 40)),
+                          chunk(NAME, struct.pack('<ii16s', PID, PID, b'n')),
+                          chunk(UNPROFILED, struct.pack('<Ii', 1, 2)),
+                          chunk(VDSO, struct.pack('<II', 64, 4) + b'\x7fELF'),
+                          snapshot(PID, mapping(PID, 0x1000, 0x3000, 0,
+                                                '[vdso]')),
                           records(PID, PID, *[record(IRE, p.at('hot')),
                                               record(BRE, 1, 2),
+                                              record(DME, 0x1001, 0x2003,
+                                                     HAS_DATA, 5),
                                               record(77, 3, 4)] * 3),
                           lost(PID, PID, 1))
         with open(path, 'rb') as f:
             good = f.read()
-        for i in range(0, len(good), 13):
+        for i in range(0, len(good), 29):
             for bad in good[:i], good[:i] + b'\xff\xfe' + good[i + 2:]:
                 with open(path, 'wb') as f:
                     f.write(bad)
-                for command in (['report'], ['script', '-a']):
+                for command in (['report'], ['script', '-a'],
+                                ['script', '--pprof', '/dev/null']):
                     r = subprocess.run([Setup.lwp, *command, '-i', path],
                                        stdout=subprocess.DEVNULL,
                                        stderr=subprocess.DEVNULL)
