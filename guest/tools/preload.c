@@ -614,7 +614,7 @@ EXPORT int prctl(int option, ...)
  * overwrite what a function in C has on the stack.  The others, and those that
  * come before the constructor here, are for the function below.
  */
-#ifdef __x86_64__
+#if UINTPTR_MAX > UINT32_MAX
 __asm__(".pushsection .text\n"
         ".globl syscall\n"
         ".type syscall, @function\n"
