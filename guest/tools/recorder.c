@@ -689,7 +689,7 @@ static void follow(Recorder *r)
             errno != EAGAIN) {
             r->attached = false;
             fds[2].fd = -1;
-        } else {
+        } else if (r->attached) {
             /* POLLHUP lasts until another process is attached. */
             fds[2].fd = fds[2].revents & POLLHUP ? -1 : r->driver;
         }
