@@ -1,0 +1,1125 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* The PMU of x86 processors: see pmu.h. */
+
+#include <string.h>
+#include "pmu.h"
+
+/* IA32_PERFEVTSELn (SDM 18.2.1, 18.2.3) and PerfEvtSeln (APM 13.2.1) */
+#define SEL_EVENT(sel)      ((uint8_t)(sel))
+#define SEL_EVENT_HIGH(sel) ((uint32_t)((sel) >> 32) & 15)  /* AMD */
+#define SEL_UMASK(sel)      ((uint8_t)((sel) >> 8))
+#define SEL_USR             (1u << 16)
+#define SEL_OS              (1u << 17)
+#define SEL_EDGE            (1u << 18)
+#define SEL_INT             (1u << 20)
+#define SEL_ANY             (1u << 21)  /* no effect: one thread in a core */
+#define SEL_EN              (1u << 22)
+#define SEL_INV             (1u << 23)
+#define SEL_CMASK(sel)      ((uint8_t)((sel) >> 24))
+#define SEL_GUEST_HOST(sel) ((sel) >> 40 & 3)
+#define SEL_GUEST_ONLY      1
+
+#define SEL_INTEL           0xffdfffffull       /* but for ANY */
+#define SEL_AMD             0x30fffd7ffffull
+
+/* IA32_FIXED_CTR_CTRL: four bits for each counter */
+#define FIXED_OS            1u
+#define FIXED_USR           2u
+#define FIXED_ANY           4u
+#define FIXED_PMI           8u
+#define FIXED_FIELD(ctrl, i)    ((uint32_t)((ctrl) >> 4 * (i)) & 15)
+
+/* IA32_PERF_GLOBAL_STATUS, IA32_PERF_GLOBAL_INUSE */
+#define STATUS_FIXED_SHIFT  32
+#define STATUS_TOPA_PMI     (1ull << 55)
+#define STATUS_LBR_FRZ      (1ull << 58)
+#define STATUS_CTR_FRZ      (1ull << 59)
+#define STATUS_ASCI         (1ull << 60)
+#define STATUS_UNCORE       (1ull << 61)
+#define STATUS_OVF_BUF      (1ull << 62)
+#define STATUS_COND_CHGD    (1ull << 63)
+#define INUSE_PMI           (1ull << 63)
+
+/* IA32_DEBUGCTL */
+#define DEBUGCTL_LBR        (1u << 0)
+#define DEBUGCTL_BTF        (1u << 1)
+#define DEBUGCTL_FREEZE_LBRS_ON_PMI     (1u << 11)
+#define DEBUGCTL_FREEZE_PERFMON_ON_PMI  (1u << 12)
+#define DEBUGCTL_FREEZE_WHILE_SMM       (1u << 14)
+
+/* CPUID.0AH */
+#define LEAF_NO_LLC         0x18u   /* EBX: LLC references and misses */
+#define LEAF_NO_SLOTS       0x80u   /* EBX: topdown slots */
+#define LEAF_NO_ANY_THREAD  (1u << 15)  /* EDX */
+
+/* RDPMC: ECX[31:16] of an architectural PMU */
+#define RDPMC_FIXED         0x4000u
+
+/* Instructions; not so many that a product of them overflows in apply(). */
+#define FAR_AWAY            (1ll << 39)
+
+/* Which processors have an event; a flavour is one of these. */
+enum {
+    HAS_P6 = 1 << 0,
+    HAS_ARCH = 1 << 1,
+    HAS_CORE2 = 1 << 2,
+    HAS_NHM = 1 << 3,
+    HAS_SNB = 1 << 4,
+    HAS_HSW = 1 << 5,
+    HAS_SKL = 1 << 6,
+    HAS_ICL = 1 << 7,
+    HAS_K7 = 1 << 8,
+    HAS_15H = 1 << 9,
+    HAS_17H = 1 << 10,
+};
+
+#define SINCE_SKL   (HAS_SKL | HAS_ICL)
+#define SINCE_HSW   (HAS_HSW | SINCE_SKL)
+#define SINCE_SNB   (HAS_SNB | SINCE_HSW)
+#define SINCE_NHM   (HAS_NHM | SINCE_SNB)
+#define ARCH        (HAS_ARCH | HAS_CORE2 | SINCE_NHM)
+#define AMD         (HAS_K7 | HAS_15H | HAS_17H)
+#define NHM_TO_SKL  (SINCE_NHM & ~HAS_ICL)
+
+struct PmuFlavour {
+    const char *name;
+    uint16_t has;           /* HAS_* */
+    uint8_t version;        /* the highest one; 0: not architectural */
+    uint8_t counters;
+    uint8_t width;          /* of a counter */
+    uint16_t caps;          /* IA32_PERF_CAPABILITIES */
+    uint8_t amd;            /* what AMD's CPUID shows */
+};
+
+#define CORE_EXT    1       /* PerfCtrExtCore */
+#define V2          2       /* PerfMonV2 */
+#define SMM_CAP     PMU_CAP_FREEZE_WHILE_SMM
+#define BOTH_CAPS   (PMU_CAP_FREEZE_WHILE_SMM | PMU_CAP_FULL_WIDTH_WRITE)
+
+static const PmuFlavour
+    p6 = { "P6", HAS_P6, 0, 2, 40, 0, 0 },
+    generic = { "architectural", HAS_ARCH, 5, 4, 48, BOTH_CAPS, 0 },
+    core_duo = { "Core Duo", HAS_ARCH, 1, 2, 40, 0, 0 },
+    core2 = { "Core 2", HAS_CORE2, 2, 2, 40, 0, 0 },
+    nehalem = { "Nehalem", HAS_NHM, 3, 4, 48, SMM_CAP, 0 },
+    sandy_bridge = { "Sandy Bridge", HAS_SNB, 3, 4, 48, BOTH_CAPS, 0 },
+    haswell = { "Haswell", HAS_HSW, 3, 4, 48, BOTH_CAPS, 0 },
+    skylake = { "Skylake", HAS_SKL, 4, 4, 48, BOTH_CAPS, 0 },
+    ice_lake = { "Ice Lake", HAS_ICL, 5, 8, 48, BOTH_CAPS, 0 },
+    k7 = { "K7", HAS_K7, 0, 4, 48, 0, 0 },
+    fam15h = { "Family 15h", HAS_15H, 0, 6, 48, 0, CORE_EXT },
+    fam17h = { "Family 17h", HAS_17H, 0, 6, 48, 0, CORE_EXT },
+    perfmon_v2 = { "PerfMonV2", HAS_17H, 0, 6, 48, 0, CORE_EXT | V2 };
+
+/* The first row that fits counts. */
+static const struct {
+    PmuVendor vendor;
+    uint8_t first_family, last_family, first_model, last_model;
+    const PmuFlavour *flavour;
+} processors[] = {
+    { PMU_VENDOR_INTEL, 6, 6, 0x00, 0x0d, &p6 },
+    { PMU_VENDOR_INTEL, 6, 6, 0x0e, 0x0e, &core_duo },
+    { PMU_VENDOR_INTEL, 6, 6, 0x0f, 0x0f, &core2 },
+    { PMU_VENDOR_INTEL, 6, 6, 0x16, 0x17, &core2 },
+    { PMU_VENDOR_INTEL, 6, 6, 0x1d, 0x1d, &core2 },
+    { PMU_VENDOR_INTEL, 6, 6, 0x1a, 0x1a, &nehalem },
+    { PMU_VENDOR_INTEL, 6, 6, 0x1e, 0x1f, &nehalem },
+    { PMU_VENDOR_INTEL, 6, 6, 0x2e, 0x2e, &nehalem },
+    { PMU_VENDOR_INTEL, 6, 6, 0x25, 0x25, &nehalem },       /* Westmere */
+    { PMU_VENDOR_INTEL, 6, 6, 0x2c, 0x2c, &nehalem },
+    { PMU_VENDOR_INTEL, 6, 6, 0x2f, 0x2f, &nehalem },
+    { PMU_VENDOR_INTEL, 6, 6, 0x2a, 0x2a, &sandy_bridge },
+    { PMU_VENDOR_INTEL, 6, 6, 0x2d, 0x2d, &sandy_bridge },
+    { PMU_VENDOR_INTEL, 6, 6, 0x3a, 0x3a, &sandy_bridge },  /* Ivy Bridge */
+    { PMU_VENDOR_INTEL, 6, 6, 0x3e, 0x3e, &sandy_bridge },
+    { PMU_VENDOR_INTEL, 6, 6, 0x3c, 0x3c, &haswell },
+    { PMU_VENDOR_INTEL, 6, 6, 0x3f, 0x3f, &haswell },
+    { PMU_VENDOR_INTEL, 6, 6, 0x45, 0x46, &haswell },
+    { PMU_VENDOR_INTEL, 6, 6, 0x3d, 0x3d, &haswell },       /* Broadwell */
+    { PMU_VENDOR_INTEL, 6, 6, 0x47, 0x47, &haswell },
+    { PMU_VENDOR_INTEL, 6, 6, 0x4f, 0x4f, &haswell },
+    { PMU_VENDOR_INTEL, 6, 6, 0x56, 0x56, &haswell },
+    { PMU_VENDOR_INTEL, 6, 6, 0x4e, 0x4e, &skylake },
+    { PMU_VENDOR_INTEL, 6, 6, 0x5e, 0x5e, &skylake },
+    { PMU_VENDOR_INTEL, 6, 6, 0x55, 0x55, &skylake },
+    { PMU_VENDOR_INTEL, 6, 6, 0x8e, 0x8e, &skylake },       /* Kaby Lake */
+    { PMU_VENDOR_INTEL, 6, 6, 0x9e, 0x9e, &skylake },
+    { PMU_VENDOR_INTEL, 6, 6, 0xa5, 0xa6, &skylake },       /* Comet Lake */
+    { PMU_VENDOR_INTEL, 6, 6, 0x6a, 0x6a, &ice_lake },
+    { PMU_VENDOR_INTEL, 6, 6, 0x6c, 0x6c, &ice_lake },
+    { PMU_VENDOR_INTEL, 6, 6, 0x7d, 0x7e, &ice_lake },
+    { PMU_VENDOR_INTEL, 6, 6, 0x8c, 0x8d, &ice_lake },      /* Tiger Lake */
+    { PMU_VENDOR_INTEL, 6, 6, 0xa7, 0xa7, &ice_lake },      /* Rocket Lake */
+    { PMU_VENDOR_INTEL, 6, 6, 0x8f, 0x8f, &ice_lake },  /* Sapphire Rapids */
+    { PMU_VENDOR_INTEL, 6, 6, 0xcf, 0xcf, &ice_lake },
+    { PMU_VENDOR_INTEL, 6, 0xff, 0x00, 0xff, &generic },
+    { PMU_VENDOR_AMD, 0x15, 0x15, 0x00, 0xff, &fam15h },
+    { PMU_VENDOR_AMD, 0x06, 0x16, 0x00, 0xff, &k7 },
+    { PMU_VENDOR_AMD, 0x19, 0x19, 0x10, 0x1f, &perfmon_v2 },    /* Zen 4 */
+    { PMU_VENDOR_AMD, 0x19, 0x19, 0x60, 0x7f, &perfmon_v2 },
+    { PMU_VENDOR_AMD, 0x19, 0x19, 0xa0, 0xaf, &perfmon_v2 },
+    { PMU_VENDOR_AMD, 0x17, 0x19, 0x00, 0xff, &fam17h },
+    { PMU_VENDOR_AMD, 0x1a, 0xff, 0x00, 0xff, &perfmon_v2 },
+};
+
+#define B(quantity) PMU_BIT(PMU_ ## quantity)
+#define COND        (B(COND_TAKEN) | B(COND_NOT_TAKEN))
+#define INDIRECT    (B(JMP_IND) | B(CALL_IND))
+#define CALLS       (B(CALL) | B(CALL_IND))
+#define NEAR_TAKEN  (B(COND_TAKEN) | B(JMP) | B(JMP_IND) | CALLS | B(RET))
+#define BRANCHES    (NEAR_TAKEN | B(COND_NOT_TAKEN) | B(FAR))
+#define M_COND      (B(MISP_COND_TAKEN) | B(MISP_COND_NOT_TAKEN))
+#define M_INDIRECT  (B(MISP_JMP_IND) | B(MISP_CALL_IND))
+#define M_TAKEN     (PMU_MISPREDICTED & ~B(MISP_COND_NOT_TAKEN))
+
+#define NO_UMASK    0x100   /* the event has none, and ignores it */
+
+/*
+ * The events that are counted: the architectural ones (SDM 18.2.1.2), and those
+ * of each processor (SDM chapter 19; AMD's BIOS and Kernel Developer's Guides
+ * and Processor Programming References) that are about the same things.
+ */
+static const struct {
+    uint16_t event, umask;
+    uint16_t has;
+    uint32_t quantities;
+} events[] = {
+    { 0x79, 0x00, HAS_P6, B(CYCLES) },
+    { 0x3c, 0x00, ARCH, B(CYCLES) },
+    { 0x3c, 0x01, ARCH, B(REF_CYCLES) },
+    { 0xc0, 0x00, HAS_P6 | ARCH, B(INSNS) },
+    { 0xc0, 0x01, SINCE_NHM, B(INSNS) },
+    { 0xc4, 0x00, HAS_P6 | ARCH, BRANCHES },
+    { 0xc4, 0x03, HAS_CORE2, B(COND_NOT_TAKEN) },
+    { 0xc4, 0x0c, HAS_CORE2, BRANCHES & ~B(COND_NOT_TAKEN) },
+    { 0xc4, 0x01, NHM_TO_SKL, COND },
+    { 0xc4, 0x01, HAS_ICL, B(COND_TAKEN) },
+    { 0xc4, 0x02, SINCE_NHM, CALLS },
+    { 0xc4, 0x04, NHM_TO_SKL, BRANCHES },
+    { 0xc4, 0x08, SINCE_SNB, B(RET) },
+    { 0xc4, 0x10, SINCE_SNB, B(COND_NOT_TAKEN) },
+    { 0xc4, 0x11, HAS_ICL, COND },
+    { 0xc4, 0x20, SINCE_SNB, NEAR_TAKEN },
+    { 0xc4, 0x40, SINCE_SNB, B(FAR) },
+    { 0xc4, 0x80, HAS_ICL, INDIRECT },
+    { 0xc5, 0x00, HAS_P6 | ARCH, PMU_MISPREDICTED },
+    { 0xc5, 0x01, NHM_TO_SKL, M_COND },
+    { 0xc5, 0x01, HAS_ICL, B(MISP_COND_TAKEN) },
+    { 0xc5, 0x02, SINCE_NHM, B(MISP_CALL_IND) },
+    { 0xc5, 0x04, NHM_TO_SKL, PMU_MISPREDICTED },
+    { 0xc5, 0x08, SINCE_HSW, B(MISP_RET) },
+    { 0xc5, 0x10, HAS_SNB | HAS_ICL, B(MISP_COND_NOT_TAKEN) },
+    { 0xc5, 0x11, HAS_ICL, M_COND },
+    { 0xc5, 0x20, SINCE_SNB, M_TAKEN },
+    { 0xc5, 0x80, HAS_ICL, M_INDIRECT },
+    { 0xc8, 0x00, HAS_P6 | HAS_CORE2, B(INTERRUPTS) },
+    { 0xc9, 0x00, HAS_P6, BRANCHES & ~B(COND_NOT_TAKEN) },
+    { 0xca, 0x00, HAS_P6, M_TAKEN },
+    { 0xcb, 0x01, SINCE_SKL, B(INTERRUPTS) },
+
+    { 0x76, NO_UMASK, AMD, B(CYCLES) },
+    { 0xc0, NO_UMASK, AMD, B(INSNS) },
+    { 0xc2, NO_UMASK, AMD, BRANCHES },
+    { 0xc3, NO_UMASK, AMD, PMU_MISPREDICTED },
+    { 0xc4, NO_UMASK, AMD, BRANCHES & ~B(COND_NOT_TAKEN) },
+    { 0xc5, NO_UMASK, AMD, M_TAKEN },
+    { 0xc6, NO_UMASK, AMD, B(FAR) },
+    { 0xc8, NO_UMASK, AMD, B(RET) },
+    { 0xc9, NO_UMASK, AMD, B(MISP_RET) },
+    { 0xca, NO_UMASK, AMD, M_INDIRECT },
+    { 0xcf, NO_UMASK, HAS_K7 | HAS_15H, B(INTERRUPTS) },
+    { 0x2c, NO_UMASK, HAS_17H, B(INTERRUPTS) },
+    { 0xd1, NO_UMASK, HAS_17H, COND },
+    { 0xd2, NO_UMASK, HAS_17H, M_COND },
+};
+
+static const uint32_t fixed_event[PMU_MAX_FIXED] = {
+    B(INSNS), B(CYCLES), B(REF_CYCLES),
+};
+
+typedef enum PmuReg {
+    REG_ABSENT,             /* ours, but no processor here has it: #GP */
+    REG_EVTSEL,
+    REG_PMC,
+    REG_PMC_FULL,           /* IA32_A_PMCn */
+    REG_EVTSEL_PMC,         /* in turn */
+    REG_FIXED,
+    REG_FIXED_CTRL,
+    REG_STATUS,
+    REG_GLOBAL_CTRL,
+    REG_STATUS_RESET,
+    REG_STATUS_SET,
+    REG_INUSE,
+    REG_CAPS,
+    REG_DEBUGCTL,
+} PmuReg;
+
+/* Where an MSR is; one that is missing on a processor is PMU_MSR_GP there. */
+static const struct {
+    uint32_t first, last;
+    PmuReg reg;
+    PmuVendor vendor;
+    uint8_t version;        /* from this one on */
+} msrs[] = {
+#define INTEL PMU_VENDOR_INTEL
+    { 0x0c1, 0x0c8, REG_PMC, INTEL, 0 },
+    { 0x186, 0x18d, REG_EVTSEL, INTEL, 0 },
+    { 0x4c1, 0x4c8, REG_PMC_FULL, INTEL, 0 },
+    { 0x1d9, 0x1d9, REG_DEBUGCTL, INTEL, 2 },
+    { 0x309, 0x30b, REG_FIXED, INTEL, 2 },
+    { 0x345, 0x345, REG_CAPS, INTEL, 0 },
+    { 0x38d, 0x38d, REG_FIXED_CTRL, INTEL, 2 },
+    { 0x38e, 0x38e, REG_STATUS, INTEL, 2 },
+    { 0x38f, 0x38f, REG_GLOBAL_CTRL, INTEL, 2 },
+    { 0x390, 0x390, REG_STATUS_RESET, INTEL, 2 },
+    { 0x391, 0x391, REG_STATUS_SET, INTEL, 4 },
+    { 0x392, 0x392, REG_INUSE, INTEL, 4 },
+    { 0x30c, 0x30f, REG_ABSENT, INTEL, 0 },     /* IA32_FIXED_CTR3 */
+    { 0x3f1, 0x3f2, REG_ABSENT, INTEL, 0 },     /* PEBS */
+    { 0x3f6, 0x3f7, REG_ABSENT, INTEL, 0 },
+    { 0x600, 0x600, REG_ABSENT, INTEL, 0 },     /* IA32_DS_AREA */
+    { 0x040, 0x047, REG_ABSENT, INTEL, 0 },     /* last branch records */
+    { 0x060, 0x067, REG_ABSENT, INTEL, 0 },
+    { 0x1c8, 0x1c9, REG_ABSENT, INTEL, 0 },
+    { 0x680, 0x69f, REG_ABSENT, INTEL, 0 },
+    { 0x6c0, 0x6df, REG_ABSENT, INTEL, 0 },
+    { 0xdc0, 0xddf, REG_ABSENT, INTEL, 0 },
+    { 0x1200, 0x121f, REG_ABSENT, INTEL, 0 },
+    { 0x14ce, 0x14cf, REG_ABSENT, INTEL, 0 },
+    { 0x1500, 0x151f, REG_ABSENT, INTEL, 0 },
+    { 0x1600, 0x161f, REG_ABSENT, INTEL, 0 },
+#undef INTEL
+    { 0xc0000300, 0xc0000300, REG_STATUS, PMU_VENDOR_AMD, 0 },
+    { 0xc0000301, 0xc0000301, REG_GLOBAL_CTRL, PMU_VENDOR_AMD, 0 },
+    { 0xc0000302, 0xc0000302, REG_STATUS_RESET, PMU_VENDOR_AMD, 0 },
+    { 0xc0000303, 0xc0000303, REG_STATUS_SET, PMU_VENDOR_AMD, 0 },
+    { 0xc0010000, 0xc0010003, REG_EVTSEL, PMU_VENDOR_AMD, 0 },
+    { 0xc0010004, 0xc0010007, REG_PMC, PMU_VENDOR_AMD, 0 },
+    { 0xc0010200, 0xc001020b, REG_EVTSEL_PMC, PMU_VENDOR_AMD, 0 },
+};
+
+#define ARRAY_SIZE(a)   (sizeof(a) / sizeof((a)[0]))
+#define MIN(a, b)       ((a) < (b) ? (a) : (b))
+
+static uint64_t ones(unsigned n)
+{
+    return (1ull << n) - 1;
+}
+
+static bool is_amd(const PmuConfig *config)
+{
+    return config->flavour->has & AMD;
+}
+
+const PmuFlavour *pmu_flavour(PmuVendor vendor, unsigned family, unsigned model)
+{
+    for (unsigned i = 0; i < ARRAY_SIZE(processors); i++) {
+        if (vendor == processors[i].vendor &&
+            family >= processors[i].first_family &&
+            family <= processors[i].last_family &&
+            model >= processors[i].first_model &&
+            model <= processors[i].last_model) {
+            return processors[i].flavour;
+        }
+    }
+    return NULL;
+}
+
+const char *pmu_flavour_name(const PmuFlavour *flavour)
+{
+    return flavour->name;
+}
+
+/*
+ * Configuration and CPUID
+ */
+
+void pmu_config_init(PmuConfig *config, const PmuFlavour *flavour)
+{
+    PmuRange bad;
+
+    *config = (PmuConfig) {
+        .flavour = flavour,
+        .pdcm = flavour->caps,
+        .perfctr_core = flavour->amd & CORE_EXT,
+        .perfmon_v2 = flavour->amd & V2,
+        .insn_clocks = 1,
+        .refclk_ratio = PMU_REFCLK_UNIT,
+    };
+    pmu_configure(config, 0, 0, &bad);
+}
+
+static bool in_range(PmuRange *range, const char *property, uint32_t value,
+                     uint32_t min, uint32_t max)
+{
+    *range = (PmuRange) { property, value, min, max };
+    return !value || (value >= min && value <= max);
+}
+
+bool pmu_configure(PmuConfig *config, uint32_t version, uint32_t counters,
+                   PmuRange *bad)
+{
+    const PmuFlavour *flavour = config->flavour;
+    uint32_t standard = flavour->counters, max = standard;
+    uint32_t min = flavour->version ? 2 : 4;
+
+    if (is_amd(config)) {
+        standard = max = config->perfctr_core ? 6 : 4;
+    } else if (flavour->version) {
+        max = PMU_MAX_GP;
+    }
+    if (!flavour->version && !config->perfmon_v2) {
+        min = max;
+    }
+    if (!in_range(bad, "pmu-version", version, !!flavour->version,
+                  flavour->version) ||
+        !in_range(bad, "pmu-counters", counters, min, max)) {
+        return false;
+    }
+    config->version = version ? version : flavour->version;
+    config->counters = counters ? counters : standard;
+    config->fixed = config->version >= 2 ? PMU_MAX_FIXED : 0;
+    config->perf_capabilities = flavour->caps;
+    if (config->version < 2) {
+        config->perf_capabilities &= ~(uint64_t)PMU_CAP_FREEZE_WHILE_SMM;
+    }
+    return true;
+}
+
+void pmu_cpuid_0a(const PmuConfig *config, uint32_t regs[4])
+{
+    uint32_t width = config->flavour->width, version = config->version;
+
+    memset(regs, 0, 4 * sizeof(regs[0]));
+    if (version) {
+        regs[0] = (version >= 5 ? 8u : 7u) << 24 | width << 16 |
+                  (uint32_t)config->counters << 8 | version;
+        regs[1] = LEAF_NO_LLC | (version >= 5 ? LEAF_NO_SLOTS : 0);
+    }
+    if (version >= 2) {
+        regs[3] = width << 5 | config->fixed;
+    }
+    if (version >= 5) {
+        regs[2] = ones(config->fixed);
+        regs[3] |= LEAF_NO_ANY_THREAD;
+    }
+}
+
+void pmu_cpuid_80000022(const PmuConfig *config, uint32_t regs[4])
+{
+    memset(regs, 0, 4 * sizeof(regs[0]));
+    if (config->perfmon_v2) {
+        regs[0] = 1;
+        regs[1] = config->counters;
+    }
+}
+
+uint64_t pmu_misc_enable(const PmuConfig *config)
+{
+    return config->version ? PMU_MISC_ENABLE : 0;
+}
+
+bool pmu_masks_lvtpc(const PmuConfig *config)
+{
+    return !is_amd(config);
+}
+
+/*
+ * What the registers can hold
+ */
+
+static uint64_t value_mask(const PmuConfig *config)
+{
+    return ones(config->flavour->width);
+}
+
+static bool has_any_thread(const PmuConfig *config)
+{
+    return config->version == 3 || config->version == 4;
+}
+
+static uint64_t evtsel_mask(const PmuConfig *config)
+{
+    if (is_amd(config)) {
+        return SEL_AMD;
+    }
+    return SEL_INTEL | (has_any_thread(config) ? SEL_ANY : 0);
+}
+
+static uint64_t fixed_ctrl_mask(const PmuConfig *config)
+{
+    uint64_t field = FIXED_OS | FIXED_USR | FIXED_PMI |
+                     (has_any_thread(config) ? FIXED_ANY : 0);
+
+    return field * 0x111 & ones(4 * config->fixed);
+}
+
+/* Bits of GLOBAL_CTRL, and those of the counters in GLOBAL_STATUS. */
+static uint64_t global_mask(const PmuConfig *config)
+{
+    if (config->version < 2 && !config->perfmon_v2) {
+        return 0;
+    }
+    return ones(config->counters) | ones(config->fixed) << STATUS_FIXED_SHIFT;
+}
+
+static uint64_t status_mask(const PmuConfig *config)
+{
+    return global_mask(config) |
+           (config->version >= 4 ? STATUS_LBR_FRZ | STATUS_CTR_FRZ : 0);
+}
+
+/* What may be reset: also what other processors of the version have. */
+static uint64_t status_reset_mask(const PmuConfig *config)
+{
+    uint64_t mask = status_mask(config) | STATUS_OVF_BUF | STATUS_COND_CHGD;
+
+    if (config->version >= 3) {
+        mask |= STATUS_UNCORE;
+    }
+    if (config->version >= 4) {
+        mask |= STATUS_TOPA_PMI | STATUS_ASCI;
+    }
+    return mask;
+}
+
+static uint64_t debugctl_mask(const PmuConfig *config)
+{
+    if (config->version < 2) {
+        return 0;
+    }
+    return DEBUGCTL_FREEZE_LBRS_ON_PMI | DEBUGCTL_FREEZE_PERFMON_ON_PMI |
+           (config->perf_capabilities & PMU_CAP_FREEZE_WHILE_SMM ?
+            DEBUGCTL_FREEZE_WHILE_SMM : 0);
+}
+
+/*
+ * Events
+ */
+
+/* The quantities that event select @sel asks for; 0 if it is not known. */
+static uint32_t find_event(const PmuConfig *config, uint64_t sel)
+{
+    uint32_t event = SEL_EVENT(sel);
+
+    if (is_amd(config)) {
+        event |= SEL_EVENT_HIGH(sel) << 8;
+    }
+    for (unsigned i = 0; i < ARRAY_SIZE(events); i++) {
+        if (events[i].event == event &&
+            (events[i].has & config->flavour->has) &&
+            (events[i].umask == NO_UMASK ||
+             events[i].umask == SEL_UMASK(sel))) {
+            return events[i].quantities;
+        }
+    }
+    return 0;
+}
+
+/*
+ * An event occurs at most once in a clock, in the last one of an instruction.
+ * So CMASK 1 changes nothing, more than that never happens, and INV counts the
+ * other clocks.  Edge counts where the condition begins to hold: never, for
+ * what holds always; otherwise with each event, or behind it.
+ */
+static void select_event(PmuState *s, const PmuConfig *config, unsigned n)
+{
+    PmuCounter *counter = &s->counter[n];
+    uint64_t sel = s->evtsel[n];
+    uint32_t cmask = SEL_CMASK(sel);
+    bool inv = cmask && (sel & SEL_INV);
+    uint32_t found = find_event(config, sel), add = found, sub = 0;
+    uint32_t always = B(CYCLES) | (config->insn_clocks == 1 ? B(INSNS) : 0);
+
+    if (!found && (sel & SEL_EN) && !(inv && cmask > 1)) {
+        uint64_t bit = 1ull << SEL_EVENT(sel) % 64;
+        uint64_t *reported = &s->reported[SEL_EVENT(sel) / 64];
+
+        if (!(*reported & bit)) {
+            *reported |= bit;
+            s->has_unknown = true;
+            s->unknown = SEL_EVENT(sel) | (uint32_t)SEL_UMASK(sel) << 16 |
+                         (is_amd(config) ? SEL_EVENT_HIGH(sel) << 8 : 0);
+        }
+    }
+    if ((cmask || (sel & SEL_EDGE)) && (found & B(REF_CYCLES)) &&
+        config->refclk_ratio >= PMU_REFCLK_UNIT) {
+        found = add = B(CYCLES);        /* one, at least, in each clock */
+    }
+    if (cmask > 1) {
+        add = inv ? B(CYCLES) : 0;
+        found = 0;
+    } else if (inv) {
+        add = found & always ? 0 : B(CYCLES);
+        /* Interrupts come between two clocks. */
+        sub = found & ~B(INTERRUPTS);
+    }
+    if (sel & SEL_EDGE) {
+        add = found & always ? 0 : found;
+        sub = 0;
+    }
+    counter->add = add;
+    counter->sub = sub;
+}
+
+/*
+ * Running
+ */
+
+static bool gp_runs(const PmuState *s, const PmuConfig *config, unsigned n)
+{
+    uint64_t sel = s->evtsel[n];
+    uint32_t guest_host = SEL_GUEST_HOST(sel);
+
+    if (config->flavour == &p6) {
+        return s->evtsel[0] & SEL_EN;   /* PERFEVTSEL1 has none */
+    }
+    if (guest_host) {
+        /* Without SVME, a counter with one of these does not count. */
+        return (sel & SEL_EN) && s->svme &&
+               (guest_host & (s->guest ? SEL_GUEST_ONLY : ~SEL_GUEST_ONLY));
+    }
+    return sel & SEL_EN;
+}
+
+static void set_rows(PmuState *s, const PmuConfig *config, unsigned n)
+{
+    PmuCounter *counter = &s->counter[n];
+    unsigned bit = n;
+    bool os, usr;
+
+    if (n < PMU_MAX_GP) {
+        bool runs = n < config->counters && gp_runs(s, config, n);
+
+        os = runs && (s->evtsel[n] & SEL_OS);
+        usr = runs && (s->evtsel[n] & SEL_USR);
+        counter->interrupts = s->evtsel[n] & SEL_INT;
+    } else {
+        uint32_t field = FIXED_FIELD(s->fixed_ctr_ctrl, n - PMU_MAX_GP);
+
+        bit = STATUS_FIXED_SHIFT + n - PMU_MAX_GP;
+        counter->add = fixed_event[n - PMU_MAX_GP];
+        os = field & FIXED_OS;
+        usr = field & FIXED_USR;
+        counter->interrupts = field & FIXED_PMI;
+    }
+    if ((global_mask(config) && !(s->global_ctrl >> bit & 1)) ||
+        (s->global_status & STATUS_CTR_FRZ) || !counter->add) {
+        os = usr = false;
+    }
+    counter->rows = os << PMU_OS | usr << PMU_USR;
+}
+
+/*
+ * How many instructions may retire, in whatever rows of those in which
+ * @counter runs, before it can overflow.
+ */
+static int64_t distance(const PmuState *s, const PmuConfig *config, unsigned n)
+{
+    const PmuCounter *counter = &s->counter[n];
+    /* It overflows with the one behind so many counts. */
+    uint64_t left = value_mask(config) - s->value[n];
+    uint64_t part;
+
+    if (!(counter->add & ~B(INTERRUPTS))) {
+        return FAR_AWAY;
+    }
+    if (counter->add & B(CYCLES)) {
+        return left / config->insn_clocks;
+    }
+    if (counter->add & B(REF_CYCLES)) {
+        left = (left + 1) * PMU_REFCLK_UNIT - 1;
+        part = 0;
+        for (int r = 0; r < PMU_NR_ROWS; r++) {
+            part += counter->rows >> r & 1 ? s->ref_fraction[r] : 0;
+        }
+        return left < part ? 0 :
+               (left - part) / (config->insn_clocks * config->refclk_ratio);
+    }
+    return left;
+}
+
+/* The registers have changed; nothing is pending. */
+static void update(PmuState *s, const PmuConfig *config)
+{
+    s->wanted[PMU_OS] = s->wanted[PMU_USR] = 0;
+    for (unsigned n = 0; n < PMU_NR_COUNTERS; n++) {
+        const PmuCounter *counter = &s->counter[n];
+
+        set_rows(s, config, n);
+        for (int r = 0; r < PMU_NR_ROWS; r++) {
+            if (counter->rows >> r & 1) {
+                s->wanted[r] |= counter->add | counter->sub | B(INSNS);
+            }
+        }
+    }
+    s->wanted[PMU_OS] &= ones(PMU_NR_COUNTED);
+    s->wanted[PMU_USR] &= ones(PMU_NR_COUNTED);
+}
+
+static void set_slack(PmuState *s, const PmuConfig *config)
+{
+    s->slack[PMU_OS] = s->slack[PMU_USR] = FAR_AWAY;
+    for (unsigned n = 0; n < PMU_NR_COUNTERS; n++) {
+        const PmuCounter *counter = &s->counter[n];
+
+        if (counter->rows && counter->interrupts) {
+            int64_t run = distance(s, config, n);
+
+            for (int r = 0; r < PMU_NR_ROWS; r++) {
+                if (counter->rows >> r & 1) {
+                    s->slack[r] = MIN(s->slack[r], run);
+                }
+            }
+        }
+    }
+}
+
+/* A PMI is going to be signalled (SDM 17.4.7). */
+static void freeze(PmuState *s, const PmuConfig *config)
+{
+    if (config->version >= 4) {
+        s->global_status |=
+            (s->debugctl & DEBUGCTL_FREEZE_LBRS_ON_PMI ? STATUS_LBR_FRZ : 0) |
+            (s->debugctl & DEBUGCTL_FREEZE_PERFMON_ON_PMI ? STATUS_CTR_FRZ : 0);
+    } else if (s->debugctl & DEBUGCTL_FREEZE_PERFMON_ON_PMI) {
+        s->global_ctrl = 0;
+    }
+}
+
+/* Add what is pending to the counters, and look for overflows. */
+static void apply(PmuState *s, const PmuConfig *config)
+{
+    uint64_t count[PMU_NR_ROWS][PMU_NR_QUANTITIES];
+    uint64_t status = 0;
+    bool pmi = false;
+
+    for (int r = 0; r < PMU_NR_ROWS; r++) {
+        uint64_t clocks = s->pending[r][PMU_INSNS] * config->insn_clocks;
+        uint64_t ref = s->ref_fraction[r] + clocks * config->refclk_ratio;
+
+        memcpy(count[r], s->pending[r], sizeof(s->pending[r]));
+        count[r][PMU_CYCLES] = clocks;
+        count[r][PMU_REF_CYCLES] = ref / PMU_REFCLK_UNIT;
+        s->ref_fraction[r] = ref % PMU_REFCLK_UNIT;
+    }
+    memset(s->pending, 0, sizeof(s->pending));
+
+    for (unsigned n = 0; n < PMU_NR_COUNTERS; n++) {
+        const PmuCounter *counter = &s->counter[n];
+        uint64_t value = s->value[n];
+
+        for (int r = 0; r < PMU_NR_ROWS; r++) {
+            if (!(counter->rows >> r & 1)) {
+                continue;
+            }
+            for (uint32_t add = counter->add; add; add &= add - 1) {
+                value += count[r][__builtin_ctz(add)];
+            }
+            for (uint32_t sub = counter->sub; sub; sub &= sub - 1) {
+                value -= count[r][__builtin_ctz(sub)];
+            }
+        }
+        if (value > value_mask(config)) {
+            status |= 1ull << (n < PMU_MAX_GP ? n :
+                               n - PMU_MAX_GP + STATUS_FIXED_SHIFT);
+            pmi |= counter->interrupts;
+        }
+        s->value[n] = value & value_mask(config);
+    }
+    s->global_status |= status & global_mask(config);
+    if (pmi) {
+        s->pmi = true;
+        freeze(s, config);
+        update(s, config);
+    }
+    set_slack(s, config);
+}
+
+static bool take_pmi(PmuState *s)
+{
+    bool pmi = s->pmi;
+
+    s->pmi = false;
+    return pmi;
+}
+
+bool pmu_sync(PmuState *s, const PmuConfig *config)
+{
+    if (s->slack[PMU_OS] < 0 || s->slack[PMU_USR] < 0) {
+        apply(s, config);
+    }
+    return take_pmi(s);
+}
+
+bool pmu_settle(PmuState *s, const PmuConfig *config)
+{
+    apply(s, config);
+    return take_pmi(s);
+}
+
+uint32_t pmu_distance(PmuState *s, const PmuConfig *config, PmuRow row)
+{
+    if (s->slack[row] < PMU_NEAR) {
+        apply(s, config);
+    }
+    return MIN(s->slack[row], UINT32_MAX);
+}
+
+uint32_t pmu_distances(PmuState *s, const PmuConfig *config, PmuRow row,
+                       uint32_t *branches, uint32_t *due)
+{
+    int64_t insns = FAR_AWAY, near = FAR_AWAY;
+
+    *due = 0;
+    *branches = pmu_distance(s, config, row);
+    if (*branches >= PMU_NEAR) {
+        return *branches;
+    }
+    for (unsigned n = 0; n < PMU_NR_COUNTERS; n++) {
+        const PmuCounter *counter = &s->counter[n];
+
+        if (counter->interrupts && (counter->rows >> row & 1)) {
+            int64_t run = distance(s, config, n);
+
+            if (counter->add & (B(INSNS) | B(CYCLES) | B(REF_CYCLES))) {
+                insns = MIN(insns, run);
+            } else {
+                near = MIN(near, run);
+                *due |= run ? 0 : counter->add;
+            }
+        }
+    }
+    *branches = MIN(near, UINT32_MAX);
+    return MIN(insns, UINT32_MAX);
+}
+
+bool pmu_take_unknown(PmuState *s, uint32_t *event)
+{
+    bool has_unknown = s->has_unknown;
+
+    s->has_unknown = false;
+    *event = s->unknown;
+    return has_unknown;
+}
+
+/*
+ * Registers
+ */
+
+static void changed(PmuState *s, const PmuConfig *config)
+{
+    update(s, config);
+    set_slack(s, config);
+}
+
+void pmu_reset(PmuState *s, const PmuConfig *config)
+{
+    PmuState old = *s;
+
+    *s = (PmuState) { .svme = old.svme, .guest = old.guest };
+    memcpy(s->reported, old.reported, sizeof(s->reported));
+    /* So that software for version 1 finds its counters running. */
+    s->global_ctrl = global_mask(config) & ones(config->counters);
+    changed(s, config);
+}
+
+/* Find @msr; *@index is that of the counter, where it is one's. */
+static PmuAccess find_msr(const PmuConfig *config, uint32_t msr, PmuReg *reg,
+                          unsigned *index)
+{
+    for (unsigned i = 0; i < ARRAY_SIZE(msrs); i++) {
+        if (msr < msrs[i].first || msr > msrs[i].last) {
+            continue;
+        }
+        *reg = msrs[i].reg;
+        *index = msr - msrs[i].first;
+        if (*reg == REG_DEBUGCTL && config->version < 2) {
+            return PMU_MSR_OTHER;
+        }
+        if ((msrs[i].vendor == PMU_VENDOR_AMD) != is_amd(config) ||
+            config->version < msrs[i].version) {
+            return PMU_MSR_GP;
+        }
+        switch (*reg) {
+        case REG_ABSENT:
+            return PMU_MSR_GP;
+        case REG_CAPS:
+            return config->pdcm ? PMU_MSR_OK : PMU_MSR_GP;
+        case REG_EVTSEL_PMC:
+            *reg = *index % 2 ? REG_PMC : REG_EVTSEL;
+            *index /= 2;
+            if (!config->perfctr_core) {
+                return PMU_MSR_GP;
+            }
+            break;
+        case REG_PMC_FULL:
+            if (!(config->perf_capabilities & PMU_CAP_FULL_WIDTH_WRITE)) {
+                return PMU_MSR_GP;
+            }
+            break;
+        case REG_EVTSEL:
+        case REG_PMC:
+            break;
+        case REG_FIXED:
+            return PMU_MSR_OK;
+        default:
+            return global_mask(config) ? PMU_MSR_OK : PMU_MSR_GP;
+        }
+        return *index < config->counters ? PMU_MSR_OK : PMU_MSR_GP;
+    }
+    return PMU_MSR_OTHER;
+}
+
+/* IA32_PERF_GLOBAL_INUSE (SDM 18.2.4.3) */
+static uint64_t in_use(const PmuState *s)
+{
+    uint64_t val = 0;
+
+    for (unsigned n = 0; n < PMU_MAX_GP; n++) {
+        val |= (uint64_t)(SEL_EVENT(s->evtsel[n]) != 0) << n;
+        val |= s->evtsel[n] & SEL_INT ? INUSE_PMI : 0;
+    }
+    for (unsigned i = 0; i < PMU_MAX_FIXED; i++) {
+        uint32_t field = FIXED_FIELD(s->fixed_ctr_ctrl, i);
+
+        val |= field & (FIXED_OS | FIXED_USR) ?
+               1ull << (STATUS_FIXED_SHIFT + i) : 0;
+        val |= field & FIXED_PMI ? INUSE_PMI : 0;
+    }
+    return val;
+}
+
+PmuAccess pmu_rdmsr(PmuState *s, const PmuConfig *config, uint32_t msr,
+                    uint64_t *val)
+{
+    unsigned index;
+    PmuReg reg;
+    PmuAccess access = find_msr(config, msr, &reg, &index);
+
+    if (access != PMU_MSR_OK) {
+        return access;
+    }
+    apply(s, config);
+    switch (reg) {
+    case REG_EVTSEL:
+        *val = s->evtsel[index];
+        break;
+    case REG_PMC:
+    case REG_PMC_FULL:
+        *val = s->value[index];
+        break;
+    case REG_FIXED:
+        *val = s->value[PMU_FIXED(index)];
+        break;
+    case REG_FIXED_CTRL:
+        *val = s->fixed_ctr_ctrl;
+        break;
+    case REG_STATUS:
+        *val = s->global_status;
+        break;
+    case REG_GLOBAL_CTRL:
+        *val = s->global_ctrl;
+        break;
+    case REG_INUSE:
+        *val = in_use(s);
+        break;
+    case REG_CAPS:
+        *val = config->perf_capabilities;
+        break;
+    case REG_DEBUGCTL:
+        *val = s->debugctl;
+        break;
+    default:
+        *val = 0;               /* STATUS_RESET, STATUS_SET */
+        break;
+    }
+    return PMU_MSR_OK;
+}
+
+/* The bits of a register that must not be written as 1; AMD ignores them. */
+static uint64_t reserved(const PmuConfig *config, PmuReg reg)
+{
+    if (is_amd(config)) {
+        return 0;
+    }
+    switch (reg) {
+    case REG_EVTSEL:
+        return ~evtsel_mask(config);
+    case REG_PMC_FULL:
+        return ~value_mask(config);
+    case REG_FIXED_CTRL:
+        return ~fixed_ctrl_mask(config);
+    case REG_GLOBAL_CTRL:
+        return ~global_mask(config);
+    case REG_STATUS_RESET:
+        return ~status_reset_mask(config);
+    case REG_STATUS_SET:
+        return ~status_mask(config);
+    case REG_DEBUGCTL:
+        return ~(debugctl_mask(config) | DEBUGCTL_LBR | DEBUGCTL_BTF);
+    default:
+        return 0;
+    }
+}
+
+PmuAccess pmu_wrmsr(PmuState *s, const PmuConfig *config, uint32_t msr,
+                    uint64_t val)
+{
+    unsigned index;
+    PmuReg reg;
+    PmuAccess access = find_msr(config, msr, &reg, &index);
+
+    if (access != PMU_MSR_OK) {
+        return access;
+    }
+    if (val & reserved(config, reg)) {
+        return PMU_MSR_GP;
+    }
+    apply(s, config);
+    switch (reg) {
+    case REG_EVTSEL:
+        s->evtsel[index] = val & evtsel_mask(config);
+        select_event(s, config, index);
+        break;
+    case REG_PMC:
+        if (!is_amd(config)) {
+            val = (int32_t)val;
+        }
+        /* fall through */
+    case REG_PMC_FULL:
+        s->value[index] = val & value_mask(config);
+        break;
+    case REG_FIXED:
+        s->value[PMU_FIXED(index)] = val & value_mask(config);
+        break;
+    case REG_FIXED_CTRL:
+        s->fixed_ctr_ctrl = val;
+        break;
+    case REG_GLOBAL_CTRL:
+        s->global_ctrl = val & global_mask(config);
+        break;
+    case REG_STATUS_RESET:
+        s->global_status &= ~val;
+        break;
+    case REG_STATUS_SET:
+        s->global_status |= val & status_mask(config);
+        break;
+    case REG_DEBUGCTL:
+        /*
+         * There are no last branch records, nor a trap for each branch;
+         * software can see that these bits do not stay set.
+         */
+        s->debugctl = val & debugctl_mask(config);
+        break;
+    case REG_STATUS:
+        if (is_amd(config)) {
+            return PMU_MSR_OK;  /* ignored */
+        }
+        /* fall through */
+    default:
+        return PMU_MSR_GP;
+    }
+    changed(s, config);
+    return PMU_MSR_OK;
+}
+
+bool pmu_rdpmc(PmuState *s, const PmuConfig *config, uint32_t ecx,
+               uint64_t *val)
+{
+    unsigned n = ecx;
+
+    if (config->version >= 2 && ecx >> 16 == RDPMC_FIXED) {
+        n = ecx & 0xffff;
+        if (n >= config->fixed) {
+            return false;
+        }
+        n = PMU_FIXED(n);
+    } else if (n >= config->counters) {
+        return false;
+    }
+    apply(s, config);
+    *val = s->value[n];
+    return true;
+}
+
+/*
+ * The environment
+ */
+
+void pmu_smi(PmuState *s, const PmuConfig *config)
+{
+    if (!(s->debugctl & DEBUGCTL_FREEZE_WHILE_SMM)) {
+        return;
+    }
+    apply(s, config);
+    s->smm_frozen = true;
+    s->smm_debugctl = s->debugctl;
+    s->smm_global_ctrl = s->global_ctrl;
+    s->global_ctrl = 0;
+    changed(s, config);
+}
+
+void pmu_rsm(PmuState *s, const PmuConfig *config)
+{
+    if (!s->smm_frozen) {
+        return;
+    }
+    apply(s, config);
+    s->smm_frozen = false;
+    s->debugctl = s->smm_debugctl;
+    s->global_ctrl = s->smm_global_ctrl;
+    s->smm_debugctl = s->smm_global_ctrl = 0;
+    changed(s, config);
+}
+
+void pmu_set_svm(PmuState *s, const PmuConfig *config, bool svme, bool guest)
+{
+    if (svme != s->svme || guest != s->guest) {
+        apply(s, config);
+        s->svme = svme;
+        s->guest = guest;
+        changed(s, config);
+    }
+}
+
+bool pmu_load_state(PmuState *s, const PmuConfig *config)
+{
+    uint64_t bad = 0;
+
+    for (unsigned n = 0; n < PMU_MAX_GP; n++) {
+        bool present = n < config->counters;
+
+        bad |= s->evtsel[n] & ~(present ? evtsel_mask(config) : 0);
+        bad |= s->value[n] & ~(present ? value_mask(config) : 0);
+    }
+    for (unsigned i = 0; i < PMU_MAX_FIXED; i++) {
+        bad |= s->value[PMU_FIXED(i)] &
+               ~(i < config->fixed ? value_mask(config) : 0);
+    }
+    bad |= s->fixed_ctr_ctrl & ~fixed_ctrl_mask(config);
+    bad |= s->global_ctrl & ~global_mask(config);
+    bad |= s->global_status & ~status_mask(config);
+    bad |= s->debugctl & ~debugctl_mask(config);
+    if (s->smm_frozen) {
+        bad |= s->smm_global_ctrl & ~global_mask(config);
+        bad |= s->smm_debugctl & ~debugctl_mask(config);
+        bad |= ~s->smm_debugctl & DEBUGCTL_FREEZE_WHILE_SMM;
+    } else {
+        bad |= s->smm_global_ctrl | s->smm_debugctl;
+    }
+    for (int r = 0; r < PMU_NR_ROWS; r++) {
+        bad |= s->ref_fraction[r] >= PMU_REFCLK_UNIT;
+    }
+    if (bad) {
+        return false;
+    }
+    memset(s->counter, 0, sizeof(s->counter));
+    memset(s->pending, 0, sizeof(s->pending));
+    s->pmi = false;
+    for (unsigned n = 0; n < PMU_MAX_GP; n++) {
+        select_event(s, config, n);
+    }
+    changed(s, config);
+    return true;
+}

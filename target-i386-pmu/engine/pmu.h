@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * The performance monitoring unit of x86 processors: registers and counters.
+ * Nothing here knows QEMU, nor how it is found out what retires.
+ *
+ * "SDM" is Intel's Software Developer's Manual, Volume 3B, with the section
+ * numbers of the edition that has chapter 17 "Debug, branch profile, TSC" and
+ * chapter 18 "Performance monitoring"; "APM" is AMD's Architecture Programmer's
+ * Manual, Volume 2, section 13.2.
+ *
+ * Not there yet: last branch records, the branch trace store, PEBS, and events
+ * of caches and memory.  Their registers and bits are those of a processor that
+ * does not have them.
+ */
+#ifndef PMU_H
+#define PMU_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Privilege, as the OS and USR bits of a control register have it. */
+typedef enum PmuRow {
+    PMU_OS,                 /* CPL 0, real mode, SMM */
+    PMU_USR,                /* CPL 1 to 3, v8086 mode */
+    PMU_NR_ROWS
+} PmuRow;
+
+/*
+ * What is counted.  An event is a set of these, so each has to be counted once
+ * only: a taken conditional branch that was mispredicted is one instruction,
+ * one PMU_COND_TAKEN and one PMU_MISP_COND_TAKEN.
+ *
+ * An instruction counts at most once for each of them.  Only PMU_INTERRUPTS
+ * count without an instruction.
+ */
+typedef enum PmuQuantity {
+    PMU_INSNS,              /* instructions retired */
+    PMU_COND_TAKEN,         /* Jcc, J(E/R)CXZ, LOOPcc */
+    PMU_COND_NOT_TAKEN,
+    PMU_JMP,                /* near, relative */
+    PMU_JMP_IND,            /* near, through register or memory */
+    PMU_CALL,
+    PMU_CALL_IND,
+    PMU_RET,                /* near */
+    PMU_FAR,                /* far JMP, CALL, RET; IRET, INT, SYSCALL, ... */
+    PMU_MISP_COND_TAKEN,    /* mispredicted, by what the branch really did */
+    PMU_MISP_COND_NOT_TAKEN,
+    PMU_MISP_JMP_IND,
+    PMU_MISP_CALL_IND,
+    PMU_MISP_RET,
+    PMU_INTERRUPTS,         /* hardware interrupts taken */
+    PMU_NR_COUNTED,         /* those above are reported by pmu_count() */
+    /* The clocks follow from PMU_INSNS, see PmuConfig. */
+    PMU_CYCLES = PMU_NR_COUNTED,
+    PMU_REF_CYCLES,
+    PMU_NR_QUANTITIES
+} PmuQuantity;
+
+#define PMU_BIT(quantity)   (1u << (quantity))
+
+/* Quantities that somebody has to predict branches for. */
+#define PMU_MISPREDICTED    (PMU_BIT(PMU_MISP_COND_TAKEN) | \
+                             PMU_BIT(PMU_MISP_COND_NOT_TAKEN) | \
+                             PMU_BIT(PMU_MISP_JMP_IND) | \
+                             PMU_BIT(PMU_MISP_CALL_IND) | \
+                             PMU_BIT(PMU_MISP_RET))
+
+#define PMU_MAX_GP          8   /* general-purpose counters */
+#define PMU_MAX_FIXED       3   /* fixed-function counters */
+#define PMU_NR_COUNTERS     (PMU_MAX_GP + PMU_MAX_FIXED)
+
+/* Number of a fixed-function counter in PmuState.value and .counter. */
+#define PMU_FIXED(i)        (PMU_MAX_GP + (i))
+
+typedef enum PmuVendor {
+    PMU_VENDOR_OTHER,       /* no PMU */
+    PMU_VENDOR_INTEL,
+    PMU_VENDOR_AMD,         /* and Hygon */
+} PmuVendor;
+
+/* A row of the table of PMUs that there are; what is in it is the engine's. */
+typedef struct PmuFlavour PmuFlavour;
+
+/*
+ * What this processor has; does not change once the CPU exists.
+ *
+ *  1. pmu_config_init() with what pmu_flavour() finds;
+ *  2. the CPUID bits @perfctr_core and @perfmon_v2 may be changed (AMD), and
+ *     so may @pdcm, @insn_clocks and @refclk_ratio;
+ *  3. pmu_configure();
+ *  4. bits of @perf_capabilities may be cleared (Intel).
+ */
+typedef struct PmuConfig {
+    const PmuFlavour *flavour;
+    uint8_t version;        /* CPUID.0AH:EAX[7:0]; 0: P6 and AMD */
+    uint8_t counters;       /* general-purpose ones */
+    uint8_t fixed;          /* fixed-function ones */
+    bool pdcm;              /* CPUID.1:ECX[15], IA32_PERF_CAPABILITIES exists */
+    bool perfctr_core;      /* CPUID 8000_0001 ECX[23], PerfCtrExtCore */
+    bool perfmon_v2;        /* CPUID 8000_0022 EAX[0], PerfMonV2 */
+    uint64_t perf_capabilities; /* IA32_PERF_CAPABILITIES */
+    /*
+     * The clocks: an instruction takes @insn_clocks CPU clocks, 1 to 1000, the
+     * event in its last one; 1000 of them are @refclk_ratio reference clocks,
+     * 1 to 10000.  As RetireConfig has them, where they are checked.
+     */
+    uint32_t insn_clocks;
+    uint32_t refclk_ratio;
+} PmuConfig;
+
+#define PMU_REFCLK_UNIT     1000
+
+/* Bits of IA32_PERF_CAPABILITIES (SDM 18.18.1) that can be set. */
+#define PMU_CAP_FREEZE_WHILE_SMM    (1u << 12)
+#define PMU_CAP_FULL_WIDTH_WRITE    (1u << 13)
+
+/* A property that has a wrong value. */
+typedef struct PmuRange {
+    const char *property;   /* "pmu-version" or "pmu-counters" */
+    uint32_t value;
+    uint32_t min, max;      /* what it may have; only 0, if @max is 0 */
+} PmuRange;
+
+/* A counter that runs; follows from the registers. */
+typedef struct PmuCounter {
+    /*
+     * It counts the quantities in @add, less those in @sub (a counter with INV
+     * counts cycles without an event); sets of PMU_BIT().
+     */
+    uint32_t add, sub;
+    uint8_t rows;           /* bit r: it counts in PmuRow r; 0: not at all */
+    bool interrupts;        /* its overflow causes a PMI */
+} PmuCounter;
+
+/* Of what is not known to the migration stream, all zero is good. */
+typedef struct PmuState {
+    /*
+     * The registers, as RDMSR shows them, and what else has to be migrated.
+     * Fields that this processor does not have are 0.
+     */
+    uint64_t evtsel[PMU_MAX_GP];        /* IA32_PERFEVTSELn, PerfEvtSeln */
+    /* IA32_PMCn, PerfCtrn; from PMU_FIXED(0) on IA32_FIXED_CTRn */
+    uint64_t value[PMU_NR_COUNTERS];
+    uint64_t fixed_ctr_ctrl;            /* IA32_FIXED_CTR_CTRL */
+    uint64_t global_ctrl;       /* IA32_PERF_GLOBAL_CTRL, PerfCntrGlobalCtl */
+    uint64_t global_status;     /* ..._GLOBAL_STATUS, PerfCntrGlobalStatus */
+    uint64_t debugctl;                  /* IA32_DEBUGCTL */
+    /* Saved at an SMI with FREEZE_WHILE_SMM, for RSM. */
+    uint64_t smm_global_ctrl, smm_debugctl;
+    /* Of a reference clock in each row, in 1/PMU_REFCLK_UNIT. */
+    uint32_t ref_fraction[PMU_NR_ROWS];
+    bool smm_frozen;                    /* in SMM, with FREEZE_WHILE_SMM */
+
+    /* The environment, see pmu_set_svm(); follows from the CPU's state. */
+    bool svme, guest;
+
+    /* The rest follows from the above and from what has been counted since. */
+    PmuCounter counter[PMU_NR_COUNTERS];
+    uint32_t wanted[PMU_NR_ROWS];       /* see pmu_wanted() */
+    bool pmi;                           /* not taken by pmu_sync() yet */
+    /*
+     * Counted, but not in value[] yet.  So many instructions may be counted
+     * before it has to be there; below 0, it has.
+     */
+    uint64_t pending[PMU_NR_ROWS][PMU_NR_COUNTED];
+    int64_t slack[PMU_NR_ROWS];
+    bool has_unknown;                   /* see pmu_take_unknown() */
+    uint32_t unknown;
+    uint64_t reported[4];               /* event codes, modulo 256 */
+} PmuState;
+
+/*
+ * The PMU of a processor; NULL if it has none that we know.  @family and @model
+ * are those of CPUID.1:EAX with the extended fields added.
+ */
+const PmuFlavour *pmu_flavour(PmuVendor vendor, unsigned family,
+                              unsigned model);
+
+/* What to call it, for people: "Skylake". */
+const char *pmu_flavour_name(const PmuFlavour *flavour);
+
+/* All that @flavour has, with one clock for an instruction. */
+void pmu_config_init(PmuConfig *config, const PmuFlavour *flavour);
+
+/*
+ * Set @config's version and number of counters; 0 stands for the highest
+ * version and the flavour's number of counters.  All that depends on them is
+ * set, too.  Returns false with *@bad set if one is out of range:
+ *
+ *                  pmu-version             pmu-counters
+ *  Intel           1 to the flavour's      2 to 8
+ *  PerfMonV2       none                    4 to 6
+ *  P6, other AMD   none                    what there are
+ */
+bool pmu_configure(PmuConfig *config, uint32_t version, uint32_t counters,
+                   PmuRange *bad);
+
+/*
+ * CPUID.0AH (SDM Vol. 2A; all 0 if the processor has none) and CPUID
+ * 8000_0022.  @regs receives EAX, EBX, ECX and EDX.
+ */
+void pmu_cpuid_0a(const PmuConfig *config, uint32_t regs[4]);
+void pmu_cpuid_80000022(const PmuConfig *config, uint32_t regs[4]);
+
+/*
+ * IA32_MISC_ENABLE[7], performance monitoring available, and [11] and [12],
+ * branch trace store and PEBS unavailable.  They are read-only: a WRMSR does
+ * not change those in PMU_MISC_ENABLE, which pmu_misc_enable() gives.
+ */
+#define PMU_MISC_ENABLE     0x1880u
+
+uint64_t pmu_misc_enable(const PmuConfig *config);
+
+/* Whether delivery of a PMI sets LVTPC's mask bit (SDM 10.5.1; not AMD). */
+bool pmu_masks_lvtpc(const PmuConfig *config);
+
+/* RESET.  INIT does not concern the PMU. */
+void pmu_reset(PmuState *s, const PmuConfig *config);
+
+/*
+ * The MSRs.  What has retired must have been reported by pmu_count() before.
+ * RDMSR and RDPMC set *@val only if they return PMU_MSR_OK or true.  With
+ * PMU_MSR_GP nothing has changed.  PMU_MSR_OTHER: it belongs to somebody else.
+ * IA32_MISC_ENABLE and the MSRs of the local APIC do.
+ *
+ * Behind a WRMSR, pmu_wanted(), pmu_distance() and pmu_take_unknown() are to be
+ * asked again.
+ */
+typedef enum PmuAccess {
+    PMU_MSR_OTHER,
+    PMU_MSR_OK,
+    PMU_MSR_GP,
+} PmuAccess;
+
+PmuAccess pmu_rdmsr(PmuState *s, const PmuConfig *config, uint32_t msr,
+                    uint64_t *val);
+PmuAccess pmu_wrmsr(PmuState *s, const PmuConfig *config, uint32_t msr,
+                    uint64_t val);
+
+/*
+ * RDPMC with @ecx; false for #GP.  Whether it is allowed at this privilege
+ * (CR4.PCE) is for the caller to check.
+ */
+bool pmu_rdpmc(PmuState *s, const PmuConfig *config, uint32_t ecx,
+               uint64_t *val);
+
+/*
+ * SMI and RSM (SDM 18.18.1, FREEZE_WHILE_SMM), when what retired before them
+ * has been reported; RSM itself retires before pmu_rsm().
+ */
+void pmu_smi(PmuState *s, const PmuConfig *config);
+void pmu_rsm(PmuState *s, const PmuConfig *config);
+
+/*
+ * EFER.SVME, and whether the processor runs a guest of VMRUN: what the
+ * Host/Guest Only bits of AMD's event selects go by.  To be called whenever
+ * either may have changed, and behind pmu_load_state(); cheap if neither has.
+ */
+void pmu_set_svm(PmuState *s, const PmuConfig *config, bool svme, bool guest);
+
+/*
+ * The quantities that are to be counted in @row, a set of PMU_BIT() of those
+ * below PMU_NR_COUNTED; 0 if no counter runs there.
+ */
+static inline uint32_t pmu_wanted(const PmuState *s, PmuRow row)
+{
+    return s->wanted[row];
+}
+
+/*
+ * @n of @quantity, one of those below PMU_NR_COUNTED, have been counted in
+ * @row.  It does no harm to count what is not wanted.  All that an instruction
+ * counts for is to be reported before anything else is called; and all that
+ * has been counted before a register is written, before that.
+ */
+static inline void pmu_count(PmuState *s, PmuRow row, PmuQuantity quantity,
+                             uint64_t n)
+{
+    s->pending[row][quantity] += n;
+    if (quantity == PMU_INSNS) {
+        s->slack[PMU_OS] -= n;
+        s->slack[PMU_USR] -= n;
+    } else if (quantity == PMU_INTERRUPTS) {
+        s->slack[PMU_OS] = s->slack[PMU_USR] = -1;
+    }
+}
+
+/*
+ * How many instructions may retire in @row, each of which may count for
+ * everything, before one of them makes a counter overflow that interrupts.
+ * Exact for instructions and cycles below PMU_NEAR, otherwise a lower bound;
+ * UINT32_MAX at most.  Interrupts are not instructions.
+ *
+ * So if no more than that are run between two calls of pmu_sync(), an overflow
+ * that interrupts is found by pmu_sync() behind the instruction that caused it.
+ * This is what the freeze bits and the PMI need; all other overflows are exact
+ * wherever they are found.
+ */
+#define PMU_NEAR            8192
+
+uint32_t pmu_distance(PmuState *s, const PmuConfig *config, PmuRow row);
+
+/*
+ * The same in two numbers, for a caller who knows which instructions are
+ * branches.  What is returned is how many instructions may retire before a
+ * counter of instructions or clocks overflows; *@branches, how many branches
+ * before a counter of branches does.  If *@branches is 0, *@due is the set of
+ * PMU_BIT() of which the next one may make it overflow; otherwise it is 0.
+ */
+uint32_t pmu_distances(PmuState *s, const PmuConfig *config, PmuRow row,
+                       uint32_t *branches, uint32_t *due);
+
+/*
+ * Look for overflows: set the bits of the status register, and freeze if that
+ * is asked for (SDM 17.4.7, 18.2.4.1).  Returns whether a PMI is due, which is
+ * then the caller's to deliver; pmu_wanted() and pmu_distance() may change
+ * with it.  Cheap if there can be none.
+ */
+bool pmu_sync(PmuState *s, const PmuConfig *config);
+
+/*
+ * All that has been counted is in value[] afterwards, for somebody who looks at
+ * the registers, or saves them; as pmu_sync().
+ */
+bool pmu_settle(PmuState *s, const PmuConfig *config);
+
+/*
+ * Whether an event was selected, and enabled, that this PMU does not count: it
+ * counts 0.  Each is told of once.  *@event has the event code in bits 11:0 and
+ * the unit mask in bits 23:16.
+ */
+bool pmu_take_unknown(PmuState *s, uint32_t *event);
+
+/*
+ * Take over registers from outside, of which the fields down to @smm_frozen
+ * have been set.  Returns false if this PMU could not have reached them on this
+ * processor.
+ */
+bool pmu_load_state(PmuState *s, const PmuConfig *config);
+
+#endif

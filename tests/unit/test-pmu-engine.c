@@ -1,0 +1,1824 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Unit tests of the PMU engine: its registers, and its counters against a model
+ * that runs a program clock by clock.
+ */
+
+#include <string.h>
+#include <glib.h>
+#include "pmu.h"
+
+#define PERFEVTSEL(n)   (0x186 + (n))
+#define PMC(n)          (0xc1 + (n))
+#define A_PMC(n)        (0x4c1 + (n))
+#define FIXED_CTR(i)    (0x309 + (i))
+#define FIXED_CTR_CTRL  0x38d
+#define GLOBAL_STATUS   0x38e
+#define GLOBAL_CTRL     0x38f
+#define STATUS_RESET    0x390
+#define STATUS_SET      0x391
+#define GLOBAL_INUSE    0x392
+#define PERF_CAPS       0x345
+#define DEBUGCTL        0x1d9
+#define K7_EVTSEL(n)    (0xc0010000 + (n))
+#define K7_PERFCTR(n)   (0xc0010004 + (n))
+#define EXT_EVTSEL(n)   (0xc0010200 + 2 * (n))
+#define EXT_PERFCTR(n)  (0xc0010201 + 2 * (n))
+#define V2_STATUS       0xc0000300
+#define V2_CTL          0xc0000301
+#define V2_STATUS_CLR   0xc0000302
+#define V2_STATUS_SET   0xc0000303
+
+#define USR             (1u << 16)
+#define OS              (1u << 17)
+#define EDGE            (1u << 18)
+#define INT             (1u << 20)
+#define ANY             (1u << 21)
+#define EN              (1u << 22)
+#define INV             (1u << 23)
+#define CMASK(n)        ((uint32_t)(n) << 24)
+#define RUN             (USR | OS | EN)
+#define GUEST_ONLY      (1ull << 40)
+#define HOST_ONLY       (1ull << 41)
+
+#define LBR_FRZ         (1ull << 58)
+#define CTR_FRZ         (1ull << 59)
+#define FREEZE_LBRS     (1u << 11)
+#define FREEZE_PERFMON  (1u << 12)
+#define FREEZE_SMM      (1u << 14)
+
+#define FIXED_BIT(i)    (1ull << (32 + (i)))
+#define ONES(n)         ((1ull << (n)) - 1)
+#define WIDTH           48
+
+static PmuState pmu;
+static PmuConfig config;
+
+static void be(PmuVendor vendor, unsigned family, unsigned model)
+{
+    const PmuFlavour *flavour = pmu_flavour(vendor, family, model);
+
+    g_assert_nonnull(flavour);
+    pmu_config_init(&config, flavour);
+    memset(&pmu, 0, sizeof(pmu));
+    pmu_reset(&pmu, &config);
+}
+
+static void be_intel(unsigned model)
+{
+    be(PMU_VENDOR_INTEL, 6, model);
+}
+
+static void be_version(unsigned version)
+{
+    PmuRange bad;
+
+    be_intel(0xff);
+    g_assert_true(pmu_configure(&config, version, 0, &bad));
+    pmu_reset(&pmu, &config);
+}
+
+static void be_perfmon_v2(void)
+{
+    be(PMU_VENDOR_AMD, 0x19, 0x11);
+}
+
+static void be_k7(void)
+{
+    be(PMU_VENDOR_AMD, 15, 0x6b);
+}
+
+static void wr(uint32_t msr, uint64_t val)
+{
+    g_assert_cmpint(pmu_wrmsr(&pmu, &config, msr, val), ==, PMU_MSR_OK);
+}
+
+static uint64_t rd(uint32_t msr)
+{
+    uint64_t val = 0xbad;
+
+    g_assert_cmpint(pmu_rdmsr(&pmu, &config, msr, &val), ==, PMU_MSR_OK);
+    return val;
+}
+
+/* The state, but for what may follow from it, stays as it was. */
+static void wr_gp(uint32_t msr, uint64_t val)
+{
+    PmuState old = pmu;
+
+    g_assert_cmpint(pmu_wrmsr(&pmu, &config, msr, val), ==, PMU_MSR_GP);
+    g_assert_cmpmem(&pmu, offsetof(PmuState, svme),
+                    &old, offsetof(PmuState, svme));
+}
+
+static void rd_gp(uint32_t msr)
+{
+    uint64_t val = 0xbad;
+
+    g_assert_cmpint(pmu_rdmsr(&pmu, &config, msr, &val), ==, PMU_MSR_GP);
+    g_assert_cmphex(val, ==, 0xbad);
+}
+
+static void gp(uint32_t msr)
+{
+    wr_gp(msr, 0);
+    rd_gp(msr);
+}
+
+static void other(uint32_t msr)
+{
+    uint64_t val;
+
+    g_assert_cmpint(pmu_rdmsr(&pmu, &config, msr, &val), ==, PMU_MSR_OTHER);
+    g_assert_cmpint(pmu_wrmsr(&pmu, &config, msr, 0), ==, PMU_MSR_OTHER);
+}
+
+/* Each bit of @msr: those in @mask can be written, the others are reserved. */
+static void check_bits(uint32_t msr, uint64_t mask)
+{
+    for (int bit = 0; bit < 64; bit++) {
+        if (mask >> bit & 1) {
+            wr(msr, 1ull << bit);
+            g_assert_cmphex(rd(msr), ==, 1ull << bit);
+        } else {
+            wr_gp(msr, 1ull << bit);
+        }
+    }
+    wr(msr, mask);
+    g_assert_cmphex(rd(msr), ==, mask);
+    wr(msr, 0);
+    g_assert_cmphex(rd(msr), ==, 0);
+}
+
+/* @n plain instructions; whether there was a PMI behind them. */
+static bool run(PmuRow row, uint64_t n)
+{
+    pmu_count(&pmu, row, PMU_INSNS, n);
+    return pmu_sync(&pmu, &config);
+}
+
+/*
+ * Which processors there are, and what CPUID says of them.
+ */
+
+static void test_flavours(void)
+{
+    static const struct {
+        PmuVendor vendor;
+        unsigned family, model;
+        const char *name;
+        uint32_t eax, ebx, ecx, edx;
+        uint32_t caps;
+        uint32_t counters, fixed;
+    } tests[] = {
+#define INTEL   PMU_VENDOR_INTEL
+#define AMD     PMU_VENDOR_AMD
+        { INTEL, 6, 0x01, "P6", 0, 0, 0, 0, 0, 2, 0 },
+        { INTEL, 6, 0x05, "P6", 0, 0, 0, 0, 0, 2, 0 },
+        { INTEL, 6, 0x0d, "P6", 0, 0, 0, 0, 0, 2, 0 },
+        { INTEL, 6, 0x0e, "Core Duo", 0x07280201, 0x18, 0, 0, 0, 2, 0 },
+        { INTEL, 6, 0x0f, "Core 2", 0x07280202, 0x18, 0, 0x503, 0, 2, 3 },
+        { INTEL, 6, 0x17, "Core 2", 0x07280202, 0x18, 0, 0x503, 0, 2, 3 },
+        { INTEL, 6, 0x1a, "Nehalem", 0x07300403, 0x18, 0, 0x603, 0x1000, 4, 3 },
+        { INTEL, 6, 0x2c, "Nehalem", 0x07300403, 0x18, 0, 0x603, 0x1000, 4, 3 },
+        { INTEL, 6, 0x2a, "Sandy Bridge",
+          0x07300403, 0x18, 0, 0x603, 0x3000, 4, 3 },
+        { INTEL, 6, 0x3a, "Sandy Bridge",
+          0x07300403, 0x18, 0, 0x603, 0x3000, 4, 3 },
+        { INTEL, 6, 0x3c, "Haswell", 0x07300403, 0x18, 0, 0x603, 0x3000, 4, 3 },
+        { INTEL, 6, 0x3d, "Haswell", 0x07300403, 0x18, 0, 0x603, 0x3000, 4, 3 },
+        { INTEL, 6, 0x5e, "Skylake", 0x07300404, 0x18, 0, 0x603, 0x3000, 4, 3 },
+        { INTEL, 6, 0x55, "Skylake", 0x07300404, 0x18, 0, 0x603, 0x3000, 4, 3 },
+        { INTEL, 6, 0x6a, "Ice Lake",
+          0x08300805, 0x98, 7, 0x8603, 0x3000, 8, 3 },
+        { INTEL, 6, 0x8f, "Ice Lake",
+          0x08300805, 0x98, 7, 0x8603, 0x3000, 8, 3 },
+        { INTEL, 6, 0x5c, "architectural",
+          0x08300405, 0x98, 7, 0x8603, 0x3000, 4, 3 },
+        { INTEL, 15, 6, "architectural",
+          0x08300405, 0x98, 7, 0x8603, 0x3000, 4, 3 },
+        { AMD, 6, 1, "K7", 0, 0, 0, 0, 0, 4, 0 },
+        { AMD, 0xf, 0x6b, "K7", 0, 0, 0, 0, 0, 4, 0 },
+        { AMD, 0x10, 2, "K7", 0, 0, 0, 0, 0, 4, 0 },
+        { AMD, 0x15, 2, "Family 15h", 0, 0, 0, 0, 0, 6, 0 },
+        { AMD, 0x16, 0, "K7", 0, 0, 0, 0, 0, 4, 0 },
+        { AMD, 0x17, 1, "Family 17h", 0, 0, 0, 0, 0, 6, 0 },
+        { AMD, 0x18, 0, "Family 17h", 0, 0, 0, 0, 0, 6, 0 },
+        { AMD, 0x19, 1, "Family 17h", 0, 0, 0, 0, 0, 6, 0 },
+        { AMD, 0x19, 0x21, "Family 17h", 0, 0, 0, 0, 0, 6, 0 },
+        { AMD, 0x19, 0x11, "PerfMonV2", 0, 0, 0, 0, 0, 6, 0 },
+        { AMD, 0x1a, 0, "PerfMonV2", 0, 0, 0, 0, 0, 6, 0 },
+#undef INTEL
+#undef AMD
+    };
+    uint32_t regs[4];
+
+    for (unsigned i = 0; i < G_N_ELEMENTS(tests); i++) {
+        bool v2 = !strcmp(tests[i].name, "PerfMonV2");
+        bool amd = tests[i].vendor == PMU_VENDOR_AMD;
+
+        be(tests[i].vendor, tests[i].family, tests[i].model);
+        g_assert_cmpstr(pmu_flavour_name(config.flavour), ==, tests[i].name);
+        pmu_cpuid_0a(&config, regs);
+        g_assert_cmphex(regs[0], ==, tests[i].eax);
+        g_assert_cmphex(regs[1], ==, tests[i].ebx);
+        g_assert_cmphex(regs[2], ==, tests[i].ecx);
+        g_assert_cmphex(regs[3], ==, tests[i].edx);
+        pmu_cpuid_80000022(&config, regs);
+        g_assert_cmphex(regs[0], ==, v2);
+        g_assert_cmphex(regs[1], ==, v2 ? 6 : 0);
+        g_assert_cmphex(regs[2] | regs[3], ==, 0);
+        g_assert_cmphex(config.perf_capabilities, ==, tests[i].caps);
+        g_assert_cmpint(config.pdcm, ==, tests[i].caps != 0);
+        g_assert_cmpint(config.counters, ==, tests[i].counters);
+        g_assert_cmpint(config.fixed, ==, tests[i].fixed);
+        g_assert_cmpint(config.perfmon_v2, ==, v2);
+        g_assert_cmpint(config.perfctr_core, ==, tests[i].counters == 6);
+        g_assert_cmphex(pmu_misc_enable(&config), ==,
+                        config.version ? 0x1880 : 0);
+        g_assert_cmpint(pmu_masks_lvtpc(&config), ==, !amd);
+    }
+    g_assert_null(pmu_flavour(PMU_VENDOR_INTEL, 5, 4));
+    g_assert_null(pmu_flavour(PMU_VENDOR_AMD, 5, 8));
+    g_assert_null(pmu_flavour(PMU_VENDOR_OTHER, 6, 0x5e));
+}
+
+static void check_range(uint32_t version, uint32_t counters,
+                        const char *property, uint32_t min, uint32_t max)
+{
+    PmuConfig old = config;
+    PmuRange bad;
+
+    g_assert_false(pmu_configure(&config, version, counters, &bad));
+    g_assert_cmpmem(&config, sizeof(config), &old, sizeof(old));
+    g_assert_cmpstr(bad.property, ==, property);
+    g_assert_cmpint(bad.value, ==, version ? version : counters);
+    g_assert_cmpint(bad.min, ==, min);
+    g_assert_cmpint(bad.max, ==, max);
+}
+
+static void test_configure(void)
+{
+    uint32_t regs[4];
+    PmuRange bad;
+
+    be_intel(0x5e);
+    check_range(5, 0, "pmu-version", 1, 4);
+    check_range(0, 1, "pmu-counters", 2, 8);
+    check_range(0, 9, "pmu-counters", 2, 8);
+    g_assert_true(pmu_configure(&config, 3, 8, &bad));
+    pmu_cpuid_0a(&config, regs);
+    g_assert_cmphex(regs[0], ==, 0x07300803);
+    g_assert_cmphex(regs[3], ==, 0x603);
+    g_assert_true(pmu_configure(&config, 1, 2, &bad));
+    pmu_cpuid_0a(&config, regs);
+    g_assert_cmphex(regs[0], ==, 0x07300201);
+    g_assert_cmphex(regs[3], ==, 0);
+    /* There is no GLOBAL_CTRL that an SMI could clear. */
+    g_assert_cmphex(config.perf_capabilities, ==, 0x2000);
+    g_assert_true(pmu_configure(&config, 0, 0, &bad));
+    pmu_cpuid_0a(&config, regs);
+    g_assert_cmphex(regs[0], ==, 0x07300404);
+    g_assert_cmphex(config.perf_capabilities, ==, 0x3000);
+
+    be_intel(0x6a);
+    check_range(6, 0, "pmu-version", 1, 5);
+    for (uint32_t version = 1; version <= 5; version++) {
+        g_assert_true(pmu_configure(&config, version, 0, &bad));
+        pmu_cpuid_0a(&config, regs);
+        g_assert_cmphex(regs[0] & 0xff, ==, version);
+    }
+
+    be_intel(6);
+    check_range(1, 0, "pmu-version", 0, 0);
+    check_range(0, 4, "pmu-counters", 2, 2);
+    g_assert_true(pmu_configure(&config, 0, 2, &bad));
+
+    be_k7();
+    check_range(2, 0, "pmu-version", 0, 0);
+    check_range(0, 6, "pmu-counters", 4, 4);
+    config.perfctr_core = true;
+    g_assert_true(pmu_configure(&config, 0, 0, &bad));
+    g_assert_cmpint(config.counters, ==, 6);
+    check_range(0, 4, "pmu-counters", 6, 6);
+
+    be(PMU_VENDOR_AMD, 0x17, 1);
+    config.perfctr_core = false;
+    g_assert_true(pmu_configure(&config, 0, 0, &bad));
+    g_assert_cmpint(config.counters, ==, 4);
+
+    be_perfmon_v2();
+    check_range(0, 3, "pmu-counters", 4, 6);
+    check_range(0, 7, "pmu-counters", 4, 6);
+    g_assert_true(pmu_configure(&config, 0, 5, &bad));
+    pmu_cpuid_80000022(&config, regs);
+    g_assert_cmphex(regs[1], ==, 5);
+    gp(EXT_EVTSEL(5));
+    g_assert_cmphex(rd(EXT_EVTSEL(4)), ==, 0);
+}
+
+/*
+ * Registers
+ */
+
+static void test_presence(void)
+{
+    for (unsigned version = 1; version <= 5; version++) {
+        be_version(version);
+        for (unsigned n = 0; n < 8; n++) {
+            if (n < 4) {
+                g_assert_cmphex(rd(PERFEVTSEL(n)), ==, 0);
+                g_assert_cmphex(rd(PMC(n)), ==, 0);
+                g_assert_cmphex(rd(A_PMC(n)), ==, 0);
+            } else {
+                gp(PERFEVTSEL(n));
+                gp(PMC(n));
+                gp(A_PMC(n));
+            }
+        }
+        for (uint32_t msr = FIXED_CTR_CTRL; msr <= GLOBAL_INUSE; msr++) {
+            if (version >= (msr >= STATUS_SET ? 4 : 2)) {
+                g_assert_cmphex(rd(msr), ==, msr == GLOBAL_CTRL ? 15 : 0);
+            } else {
+                gp(msr);
+            }
+        }
+        for (unsigned i = 0; i < 3; i++) {
+            if (version >= 2) {
+                g_assert_cmphex(rd(FIXED_CTR(i)), ==, 0);
+            } else {
+                gp(FIXED_CTR(i));
+            }
+        }
+        gp(FIXED_CTR(3));
+        gp(0x30f);
+        if (version >= 2) {
+            g_assert_cmphex(rd(DEBUGCTL), ==, 0);
+        } else {
+            other(DEBUGCTL);
+        }
+        gp(EXT_EVTSEL(0));
+        gp(K7_PERFCTR(3));
+        gp(V2_CTL);
+    }
+    g_assert_cmphex(rd(PERF_CAPS), ==, 0x3000);
+    wr_gp(PERF_CAPS, 0x3000);
+    config.pdcm = false;
+    gp(PERF_CAPS);
+    config.perf_capabilities &= ~(uint64_t)PMU_CAP_FULL_WIDTH_WRITE;
+    gp(A_PMC(0));
+
+    /* What is not there yet */
+    gp(0x40);           /* LBR */
+    gp(0x67);
+    gp(0x1c8);
+    gp(0x1c9);
+    gp(0x680);
+    gp(0x6df);
+    gp(0xdc0);
+    gp(0xddf);
+    gp(0x14ce);
+    gp(0x1500);
+    gp(0x161f);
+    gp(0x121f);
+    gp(0x600);          /* DS */
+    gp(0x3f1);          /* PEBS */
+    gp(0x3f2);
+    gp(0x3f6);
+
+    /* What is not ours: these and others are among the above. */
+    other(0x10);        /* TSC */
+    other(0x1b);        /* APIC_BASE */
+    other(0x48);        /* SPEC_CTRL */
+    other(0x49);        /* PRED_CMD */
+    other(0xc0);
+    other(0xc9);
+    other(0x185);
+    other(0x18e);
+    other(0x1a0);       /* MISC_ENABLE */
+    other(0x1a6);       /* OFFCORE_RSP */
+    other(0x1d8);
+    other(0x308);
+    other(0x310);
+    other(0x38c);
+    other(0x393);
+    other(0x6a0);       /* CET */
+    other(0x6e0);       /* TSC_DEADLINE */
+    other(0xc0000080);  /* EFER */
+    other(0xc0000304);
+    other(0xc0010008);
+    other(0xc001020c);
+
+    be_intel(6);
+    g_assert_cmphex(rd(PERFEVTSEL(1)), ==, 0);
+    g_assert_cmphex(rd(PMC(1)), ==, 0);
+    gp(PERFEVTSEL(2));
+    gp(PMC(2));
+    gp(A_PMC(0));
+    gp(PERF_CAPS);
+    gp(GLOBAL_CTRL);
+    other(DEBUGCTL);
+
+    be_k7();
+    gp(PMC(0));
+    gp(PERFEVTSEL(0));
+    gp(PERF_CAPS);
+    gp(EXT_EVTSEL(0));
+    gp(V2_STATUS);
+    gp(V2_CTL);
+    gp(V2_STATUS_CLR);
+    gp(V2_STATUS_SET);
+    other(DEBUGCTL);
+    be(PMU_VENDOR_AMD, 0x15, 2);
+    g_assert_cmphex(rd(EXT_PERFCTR(5)), ==, 0);
+    gp(V2_CTL);
+}
+
+static void test_evtsel(void)
+{
+    for (unsigned version = 1; version <= 5; version++) {
+        be_version(version);
+        wr(A_PMC(3), 0x123456789abcull);
+        check_bits(PERFEVTSEL(3),
+                   0xffdfffff | (version == 3 || version == 4 ? ANY : 0));
+        g_assert_cmphex(rd(PMC(3)), ==, 0x123456789abcull);
+    }
+    be_intel(6);
+    check_bits(PERFEVTSEL(0), 0xffdfffff);
+    check_bits(PERFEVTSEL(1), 0xffdfffff);
+}
+
+static void test_width(void)
+{
+    be_intel(0x5e);
+    for (unsigned n = 0; n < 4; n++) {
+        wr(PMC(n), 0x7fffffff);
+        g_assert_cmphex(rd(PMC(n)), ==, 0x7fffffff);
+        wr(PMC(n), 0x12345678ffff1234ull + n);
+        g_assert_cmphex(rd(PMC(n)), ==, 0xffffffff1234ull + n);
+        g_assert_cmphex(rd(A_PMC(n)), ==, 0xffffffff1234ull + n);
+        wr(PMC(n), 0xffffffff00000000ull);
+        g_assert_cmphex(rd(PMC(n)), ==, 0);
+        wr(A_PMC(n), 0x800000000001ull);
+        g_assert_cmphex(rd(PMC(n)), ==, 0x800000000001ull);
+        wr_gp(A_PMC(n), 1ull << 48);
+        wr_gp(A_PMC(n), ~0ull);
+        wr(A_PMC(n), ONES(48));
+        g_assert_cmphex(rd(A_PMC(n)), ==, ONES(48));
+    }
+    wr(FIXED_CTR(2), ~0ull);
+    g_assert_cmphex(rd(FIXED_CTR(2)), ==, ONES(48));
+    wr(FIXED_CTR(2), 0x80000000);
+    g_assert_cmphex(rd(FIXED_CTR(2)), ==, 0x80000000);
+
+    be_intel(0x17);
+    wr(PMC(1), 0x80000000);
+    g_assert_cmphex(rd(PMC(1)), ==, 0xff80000000ull);
+    wr(FIXED_CTR(0), ~0ull);
+    g_assert_cmphex(rd(FIXED_CTR(0)), ==, ONES(40));
+    gp(A_PMC(1));
+    be_intel(3);
+    wr(PMC(1), -5);
+    g_assert_cmphex(rd(PMC(1)), ==, ONES(40) - 4);
+
+    be_k7();
+    wr(K7_PERFCTR(2), 0x80000000);
+    g_assert_cmphex(rd(K7_PERFCTR(2)), ==, 0x80000000);
+    wr(K7_PERFCTR(2), ~0ull);
+    g_assert_cmphex(rd(K7_PERFCTR(2)), ==, ONES(48));
+}
+
+static void test_global(void)
+{
+    for (unsigned version = 2; version <= 5; version++) {
+        bool any = version == 3 || version == 4;
+        uint64_t reset = 15 | FIXED_BIT(0) | FIXED_BIT(1) | FIXED_BIT(2) |
+                         3ull << 62;
+
+        be_version(version);
+        check_bits(FIXED_CTR_CTRL, any ? 0xfff : 0xbbb);
+        check_bits(GLOBAL_CTRL, 0x70000000full);
+        wr_gp(GLOBAL_STATUS, 0);
+        reset |= version >= 3 ? 1ull << 61 : 0;
+        reset |= version >= 4 ? 7ull << 58 | 1ull << 55 : 0;
+        for (int bit = 0; bit < 64; bit++) {
+            if (reset >> bit & 1) {
+                wr(STATUS_RESET, 1ull << bit);
+            } else {
+                wr_gp(STATUS_RESET, 1ull << bit);
+            }
+        }
+        g_assert_cmphex(rd(STATUS_RESET), ==, 0);
+    }
+    wr(STATUS_SET, 5);
+    wr(STATUS_SET, CTR_FRZ | FIXED_BIT(2));
+    g_assert_cmphex(rd(GLOBAL_STATUS), ==, 5 | CTR_FRZ | FIXED_BIT(2));
+    g_assert_cmphex(rd(STATUS_SET), ==, 0);
+    wr(STATUS_RESET, 1 | FIXED_BIT(2));
+    g_assert_cmphex(rd(GLOBAL_STATUS), ==, 4 | CTR_FRZ);
+    wr(STATUS_SET, LBR_FRZ);
+    wr_gp(STATUS_SET, 1ull << 63);
+    wr_gp(STATUS_SET, 1ull << 4);
+    g_assert_cmphex(rd(GLOBAL_STATUS), ==, 4 | LBR_FRZ | CTR_FRZ);
+    /* Nothing of this is a PMI. */
+    g_assert_false(pmu_settle(&pmu, &config));
+}
+
+static void test_inuse(void)
+{
+    be_intel(0x5e);
+    wr_gp(GLOBAL_INUSE, 0);
+    wr(PERFEVTSEL(2), 0xc0);
+    g_assert_cmphex(rd(GLOBAL_INUSE), ==, 4);
+    wr(PERFEVTSEL(0), INT);
+    g_assert_cmphex(rd(GLOBAL_INUSE), ==, 4 | 1ull << 63);
+    wr(PERFEVTSEL(0), RUN);
+    g_assert_cmphex(rd(GLOBAL_INUSE), ==, 4);
+    wr(FIXED_CTR_CTRL, 0x021);
+    g_assert_cmphex(rd(GLOBAL_INUSE), ==, 4 | FIXED_BIT(0) | FIXED_BIT(1));
+    wr(FIXED_CTR_CTRL, 0x800);
+    g_assert_cmphex(rd(GLOBAL_INUSE), ==, 4 | 1ull << 63);
+}
+
+static void test_debugctl(void)
+{
+    for (unsigned version = 2; version <= 5; version++) {
+        be_version(version);
+        /* LBR and BTF may be written, and stay 0. */
+        wr(DEBUGCTL, 3);
+        g_assert_cmphex(rd(DEBUGCTL), ==, 0);
+        wr(DEBUGCTL, FREEZE_LBRS | FREEZE_PERFMON | FREEZE_SMM | 3);
+        g_assert_cmphex(rd(DEBUGCTL), ==,
+                        FREEZE_LBRS | FREEZE_PERFMON | FREEZE_SMM);
+        for (int bit = 2; bit < 64; bit++) {
+            if (bit != 11 && bit != 12 && bit != 14) {
+                wr_gp(DEBUGCTL, 1ull << bit);
+            }
+        }
+    }
+    be_intel(0x17);
+    wr_gp(DEBUGCTL, FREEZE_SMM);
+    wr(DEBUGCTL, FREEZE_LBRS | FREEZE_PERFMON);
+}
+
+static void test_reset(void)
+{
+    be_intel(0x5e);
+    wr(PERFEVTSEL(0), RUN | INT | 0xc0);
+    wr(PMC(0), -1);
+    wr(FIXED_CTR_CTRL, 0x33);
+    wr(GLOBAL_CTRL, FIXED_BIT(0) | 1);
+    wr(DEBUGCTL, FREEZE_PERFMON);
+    pmu_count(&pmu, PMU_USR, PMU_INSNS, 1);
+    pmu_reset(&pmu, &config);
+    g_assert_false(pmu_settle(&pmu, &config));
+    g_assert_cmphex(rd(GLOBAL_CTRL), ==, 15);
+    g_assert_cmphex(rd(GLOBAL_STATUS), ==, 0);
+    g_assert_cmphex(rd(PERFEVTSEL(0)), ==, 0);
+    g_assert_cmphex(rd(PMC(0)), ==, 0);
+    g_assert_cmphex(rd(FIXED_CTR_CTRL), ==, 0);
+    g_assert_cmphex(rd(DEBUGCTL), ==, 0);
+    g_assert_cmphex(pmu_wanted(&pmu, PMU_OS), ==, 0);
+
+    /* Software for version 1 does not know GLOBAL_CTRL. */
+    wr(PERFEVTSEL(0), RUN | 0xc0);
+    run(PMU_OS, 3);
+    g_assert_cmpint(rd(PMC(0)), ==, 3);
+
+    be_perfmon_v2();
+    g_assert_cmphex(rd(V2_CTL), ==, 0x3f);
+}
+
+static bool rdpmc(uint32_t ecx, uint64_t *val)
+{
+    return pmu_rdpmc(&pmu, &config, ecx, val);
+}
+
+static void check_rdpmc(uint32_t ecx, uint64_t expected)
+{
+    uint64_t val = 0xbad;
+
+    g_assert_true(rdpmc(ecx, &val));
+    g_assert_cmphex(val, ==, expected);
+}
+
+static void check_no_rdpmc(uint32_t ecx)
+{
+    uint64_t val = 0xbad;
+
+    g_assert_false(rdpmc(ecx, &val));
+    g_assert_cmphex(val, ==, 0xbad);
+}
+
+static void test_rdpmc(void)
+{
+    for (unsigned version = 1; version <= 5; version++) {
+        be_version(version);
+        for (unsigned n = 0; n < 4; n++) {
+            wr(A_PMC(n), 0x800000000100ull + n);
+            check_rdpmc(n, 0x800000000100ull + n);
+        }
+        check_no_rdpmc(4);
+        check_no_rdpmc(64);
+        check_no_rdpmc(0x80000000);
+        check_no_rdpmc(0x80000001);
+        check_no_rdpmc(0x20000000);
+        check_no_rdpmc(0x10000);
+        for (unsigned i = 0; i < 3; i++) {
+            if (version >= 2) {
+                wr(FIXED_CTR(i), 0xf00000000000ull + i);
+                check_rdpmc(0x40000000 + i, 0xf00000000000ull + i);
+            } else {
+                check_no_rdpmc(0x40000000 + i);
+            }
+        }
+        check_no_rdpmc(0x40000003);
+        check_no_rdpmc(0x40010000);
+        check_no_rdpmc(0xc0000000);
+    }
+    be_intel(6);
+    wr(PMC(1), -1);
+    check_rdpmc(1, ONES(40));
+    check_no_rdpmc(2);
+    check_no_rdpmc(0x40000000);
+
+    be_k7();
+    wr(K7_PERFCTR(3), 77);
+    check_rdpmc(3, 77);
+    check_no_rdpmc(4);
+    be(PMU_VENDOR_AMD, 0x15, 2);
+    wr(EXT_PERFCTR(5), 78);
+    check_rdpmc(5, 78);
+    check_no_rdpmc(6);
+    check_no_rdpmc(0x40000000);
+    check_no_rdpmc(0x80000000);
+
+    /* What has been counted is there. */
+    wr(EXT_EVTSEL(1), RUN | 0xc0);
+    pmu_count(&pmu, PMU_USR, PMU_INSNS, 11);
+    check_rdpmc(1, 11);
+}
+
+static void test_amd(void)
+{
+    const uint64_t valid = 0x30fffd7ffffull;
+
+    be_k7();
+    for (unsigned n = 0; n < 4; n++) {
+        wr(K7_EVTSEL(n), ~0ull);
+        g_assert_cmphex(rd(K7_EVTSEL(n)), ==, valid);
+        wr(K7_EVTSEL(n), 0);
+    }
+
+    /* The two sets of registers are the same. */
+    be(PMU_VENDOR_AMD, 0x17, 1);
+    for (unsigned n = 0; n < 6; n++) {
+        wr(EXT_EVTSEL(n), 0x40 + n);
+        wr(EXT_PERFCTR(n), 1000 + n);
+        if (n < 4) {
+            g_assert_cmphex(rd(K7_EVTSEL(n)), ==, 0x40 + n);
+            g_assert_cmphex(rd(K7_PERFCTR(n)), ==, 1000 + n);
+            wr(K7_EVTSEL(n), 0xc0);
+            wr(K7_PERFCTR(n), 7);
+            g_assert_cmphex(rd(EXT_EVTSEL(n)), ==, 0xc0);
+            g_assert_cmphex(rd(EXT_PERFCTR(n)), ==, 7);
+        }
+    }
+
+    /* Without a status register, there still is the PMI. */
+    be_k7();
+    wr(K7_EVTSEL(1), RUN | INT | 0xc0);
+    wr(K7_PERFCTR(1), -10);
+    g_assert_false(run(PMU_USR, 9));
+    g_assert_true(run(PMU_USR, 1));
+    g_assert_cmphex(rd(K7_PERFCTR(1)), ==, 0);
+    g_assert_cmphex(pmu.global_status, ==, 0);
+}
+
+static void test_perfmon_v2(void)
+{
+    be_perfmon_v2();
+    wr(V2_CTL, 0);
+    g_assert_cmphex(rd(V2_CTL), ==, 0);
+    wr(V2_CTL, ~0ull);
+    g_assert_cmphex(rd(V2_CTL), ==, 0x3f);
+    wr(V2_STATUS, ~0ull);
+    g_assert_cmphex(rd(V2_STATUS), ==, 0);
+    wr(EXT_EVTSEL(4), RUN | INT | 0xc0);
+    wr(EXT_PERFCTR(4), -2);
+    wr(K7_EVTSEL(1), RUN | 0xc0);
+    wr(K7_PERFCTR(1), -3);
+    wr(V2_CTL, 0);
+    g_assert_false(run(PMU_OS, 10));
+    wr(V2_CTL, 1 << 4);
+    g_assert_false(run(PMU_OS, 1));
+    g_assert_true(run(PMU_OS, 1));
+    g_assert_cmphex(rd(V2_STATUS), ==, 1 << 4);
+    g_assert_cmphex(rd(K7_PERFCTR(1)), ==, ONES(48) - 2);
+    wr(V2_CTL, 1 << 1);
+    g_assert_false(run(PMU_OS, 5));
+    g_assert_cmphex(rd(V2_STATUS), ==, 1 << 4 | 1 << 1);
+    g_assert_cmphex(rd(EXT_PERFCTR(1)), ==, 2);
+    wr(V2_STATUS_CLR, ~0ull << 2);
+    g_assert_cmphex(rd(V2_STATUS), ==, 1 << 1);
+    g_assert_cmphex(rd(V2_STATUS_CLR), ==, 0);
+    wr(V2_STATUS_SET, ~0ull << 3);
+    g_assert_cmphex(rd(V2_STATUS), ==, 0x3a);
+    g_assert_cmphex(rd(V2_STATUS_SET), ==, 0);
+}
+
+static void test_svm(void)
+{
+    static const uint64_t bits[] = {
+        0, GUEST_ONLY, HOST_ONLY, GUEST_ONLY | HOST_ONLY,
+    };
+    /* Columns: no SVME, host, guest. */
+    static const int expected[][3] = {
+        { 1, 1, 1 }, { 0, 0, 1 }, { 0, 1, 0 }, { 0, 1, 1 },
+    };
+
+    be_k7();
+    for (unsigned i = 0; i < G_N_ELEMENTS(bits); i++) {
+        wr(K7_EVTSEL(i), RUN | 0xc0 | bits[i]);
+    }
+    for (int column = 0; column < 3; column++) {
+        /* What has been counted before belongs to the old environment. */
+        pmu_set_svm(&pmu, &config, column > 0, column == 2);
+        for (unsigned i = 0; i < G_N_ELEMENTS(bits); i++) {
+            wr(K7_PERFCTR(i), 0);
+        }
+        pmu_count(&pmu, PMU_OS, PMU_INSNS, 1);
+        pmu_set_svm(&pmu, &config, true, column != 2);
+        pmu_set_svm(&pmu, &config, false, false);
+        for (unsigned i = 0; i < G_N_ELEMENTS(bits); i++) {
+            g_assert_cmpint(rd(K7_PERFCTR(i)), ==, expected[i][column]);
+        }
+    }
+}
+
+/* PERFEVTSEL0 enables both. */
+static void test_p6(void)
+{
+    be_intel(6);
+    wr(PERFEVTSEL(1), USR | 0xc0);
+    run(PMU_USR, 5);
+    g_assert_cmphex(rd(PMC(1)), ==, 0);
+    wr(PERFEVTSEL(1), USR | EN | 0xc0);
+    run(PMU_USR, 5);
+    g_assert_cmphex(rd(PMC(1)), ==, 0);
+    wr(PERFEVTSEL(0), EN);
+    run(PMU_USR, 5);
+    g_assert_cmphex(rd(PMC(1)), ==, 5);
+    wr(PERFEVTSEL(1), OS | INT | 0x79);
+    wr(PMC(1), -3);
+    g_assert_false(run(PMU_USR, 5));
+    g_assert_false(run(PMU_OS, 2));
+    g_assert_true(run(PMU_OS, 1));
+    wr(PERFEVTSEL(0), 0);
+    run(PMU_OS, 3);
+    g_assert_cmphex(rd(PMC(1)), ==, 0);
+}
+
+/*
+ * Events
+ */
+
+#define Q(quantity) PMU_BIT(PMU_ ## quantity)
+#define Q_COND      (Q(COND_TAKEN) | Q(COND_NOT_TAKEN))
+#define Q_IND       (Q(JMP_IND) | Q(CALL_IND))
+#define Q_CALLS     (Q(CALL) | Q(CALL_IND))
+#define Q_TAKEN     (Q(COND_TAKEN) | Q(JMP) | Q_IND | Q(CALL) | Q(RET))
+#define Q_ALL       (Q_TAKEN | Q(COND_NOT_TAKEN) | Q(FAR))
+#define Q_M_TAKEN   (Q(MISP_COND_TAKEN) | Q(MISP_JMP_IND) | \
+                     Q(MISP_CALL_IND) | Q(MISP_RET))
+#define Q_M_COND    (Q(MISP_COND_TAKEN) | Q(MISP_COND_NOT_TAKEN))
+#define Q_M_ALL     (Q_M_TAKEN | Q(MISP_COND_NOT_TAKEN))
+#define Q_M_IND     (Q(MISP_JMP_IND) | Q(MISP_CALL_IND))
+
+enum {
+    P6, CORE_DUO, CORE2, NEHALEM, IVY_BRIDGE, HASWELL, SKYLAKE, ICE_LAKE,
+    GENERIC, K7, FAM15H, FAM17H, PERFMON_V2, NR_CPUS
+};
+
+static const struct {
+    PmuVendor vendor;
+    unsigned family, model;
+} cpus[NR_CPUS] = {
+    [P6] = { PMU_VENDOR_INTEL, 6, 6 },
+    [CORE_DUO] = { PMU_VENDOR_INTEL, 6, 0x0e },
+    [CORE2] = { PMU_VENDOR_INTEL, 6, 0x0f },
+    [NEHALEM] = { PMU_VENDOR_INTEL, 6, 0x1a },
+    [IVY_BRIDGE] = { PMU_VENDOR_INTEL, 6, 0x3a },
+    [HASWELL] = { PMU_VENDOR_INTEL, 6, 0x3c },
+    [SKYLAKE] = { PMU_VENDOR_INTEL, 6, 0x5e },
+    [ICE_LAKE] = { PMU_VENDOR_INTEL, 6, 0x6a },
+    [GENERIC] = { PMU_VENDOR_INTEL, 6, 0xff },
+    [K7] = { PMU_VENDOR_AMD, 15, 0x6b },
+    [FAM15H] = { PMU_VENDOR_AMD, 0x15, 2 },
+    [FAM17H] = { PMU_VENDOR_AMD, 0x17, 1 },
+    [PERFMON_V2] = { PMU_VENDOR_AMD, 0x19, 0x11 },
+};
+
+/* CPUs @first to @last, as a set */
+#define CPUS(first, last)   (ONES((last) + 1) & ~ONES(first))
+
+static const struct {
+    uint16_t code;          /* unit mask and event: bits 15:0 of PERFEVTSEL */
+    uint16_t cpus;
+    uint32_t quantities;
+} events[] = {
+    { 0x0079, CPUS(P6, P6), Q(CYCLES) },
+    { 0x003c, CPUS(CORE_DUO, GENERIC), Q(CYCLES) },
+    { 0x013c, CPUS(CORE_DUO, GENERIC), Q(REF_CYCLES) },
+    { 0x00c0, CPUS(P6, GENERIC), Q(INSNS) },
+    { 0x01c0, CPUS(NEHALEM, ICE_LAKE), Q(INSNS) },
+    { 0x00c4, CPUS(P6, GENERIC), Q_ALL },
+    { 0x03c4, CPUS(CORE2, CORE2), Q(COND_NOT_TAKEN) },
+    { 0x0cc4, CPUS(CORE2, CORE2), Q_TAKEN | Q(FAR) },
+    { 0x01c4, CPUS(NEHALEM, SKYLAKE), Q_COND },
+    { 0x01c4, CPUS(ICE_LAKE, ICE_LAKE), Q(COND_TAKEN) },
+    { 0x02c4, CPUS(NEHALEM, ICE_LAKE), Q_CALLS },
+    { 0x04c4, CPUS(NEHALEM, SKYLAKE), Q_ALL },
+    { 0x08c4, CPUS(IVY_BRIDGE, ICE_LAKE), Q(RET) },
+    { 0x10c4, CPUS(IVY_BRIDGE, ICE_LAKE), Q(COND_NOT_TAKEN) },
+    { 0x11c4, CPUS(ICE_LAKE, ICE_LAKE), Q_COND },
+    { 0x20c4, CPUS(IVY_BRIDGE, ICE_LAKE), Q_TAKEN },
+    { 0x40c4, CPUS(IVY_BRIDGE, ICE_LAKE), Q(FAR) },
+    { 0x80c4, CPUS(ICE_LAKE, ICE_LAKE), Q_IND },
+    { 0x00c5, CPUS(P6, GENERIC), Q_M_ALL },
+    { 0x01c5, CPUS(NEHALEM, SKYLAKE), Q_M_COND },
+    { 0x01c5, CPUS(ICE_LAKE, ICE_LAKE), Q(MISP_COND_TAKEN) },
+    { 0x02c5, CPUS(NEHALEM, ICE_LAKE), Q(MISP_CALL_IND) },
+    { 0x04c5, CPUS(NEHALEM, SKYLAKE), Q_M_ALL },
+    { 0x08c5, CPUS(HASWELL, ICE_LAKE), Q(MISP_RET) },
+    { 0x10c5, CPUS(IVY_BRIDGE, IVY_BRIDGE), Q(MISP_COND_NOT_TAKEN) },
+    { 0x10c5, CPUS(ICE_LAKE, ICE_LAKE), Q(MISP_COND_NOT_TAKEN) },
+    { 0x11c5, CPUS(ICE_LAKE, ICE_LAKE), Q_M_COND },
+    { 0x20c5, CPUS(IVY_BRIDGE, ICE_LAKE), Q_M_TAKEN },
+    { 0x80c5, CPUS(ICE_LAKE, ICE_LAKE), Q_M_IND },
+    { 0x00c8, CPUS(P6, P6) | CPUS(CORE2, CORE2), Q(INTERRUPTS) },
+    { 0x00c9, CPUS(P6, P6), Q_TAKEN | Q(FAR) },
+    { 0x00ca, CPUS(P6, P6), Q_M_TAKEN },
+    { 0x01cb, CPUS(SKYLAKE, ICE_LAKE), Q(INTERRUPTS) },
+    { 0x0076, CPUS(K7, PERFMON_V2), Q(CYCLES) },
+    { 0x00c0, CPUS(K7, PERFMON_V2), Q(INSNS) },
+    { 0x00c2, CPUS(K7, PERFMON_V2), Q_ALL },
+    { 0x00c3, CPUS(K7, PERFMON_V2), Q_M_ALL },
+    { 0x00c4, CPUS(K7, PERFMON_V2), Q_TAKEN | Q(FAR) },
+    { 0x00c5, CPUS(K7, PERFMON_V2), Q_M_TAKEN },
+    { 0x00c6, CPUS(K7, PERFMON_V2), Q(FAR) },
+    { 0x00c8, CPUS(K7, PERFMON_V2), Q(RET) },
+    { 0x00c9, CPUS(K7, PERFMON_V2), Q(MISP_RET) },
+    { 0x00ca, CPUS(K7, PERFMON_V2), Q_M_IND },
+    { 0x00cf, CPUS(K7, FAM15H), Q(INTERRUPTS) },
+    { 0x002c, CPUS(FAM17H, PERFMON_V2), Q(INTERRUPTS) },
+    { 0x00d1, CPUS(FAM17H, PERFMON_V2), Q_COND },
+    { 0x00d2, CPUS(FAM17H, PERFMON_V2), Q_M_COND },
+};
+
+static void be_cpu(unsigned i)
+{
+    be(cpus[i].vendor, cpus[i].family, cpus[i].model);
+}
+
+static bool is_amd(void)
+{
+    return !pmu_masks_lvtpc(&config);
+}
+
+static uint32_t evtsel_msr(unsigned n)
+{
+    return !is_amd() ? PERFEVTSEL(n) : n < 4 ? K7_EVTSEL(n) : EXT_EVTSEL(n);
+}
+
+static uint32_t pmc_msr(unsigned n)
+{
+    return !is_amd() ? PMC(n) : n < 4 ? K7_PERFCTR(n) : EXT_PERFCTR(n);
+}
+
+/* What the event select @sel asks for on CPU @cpu. */
+static uint32_t expected_event(unsigned cpu, uint64_t sel)
+{
+    bool amd = cpus[cpu].vendor == PMU_VENDOR_AMD;
+
+    for (unsigned i = 0; i < G_N_ELEMENTS(events); i++) {
+        if ((events[i].cpus >> cpu & 1) &&
+            events[i].code == (sel & (amd ? 0xff : 0xffff))) {
+            return events[i].quantities;
+        }
+    }
+    return 0;
+}
+
+/* Every event and unit mask that there is, on every processor */
+static void test_events(void)
+{
+    for (unsigned cpu = 0; cpu < NR_CPUS; cpu++) {
+        for (uint64_t sel = 0; sel < 0x10000; sel++) {
+            uint32_t quantities = expected_event(cpu, sel), event;
+            uint64_t expected = 0;
+
+            if (!(sel & 0xff)) {
+                be_cpu(cpu);
+                config.insn_clocks = 3;
+                config.refclk_ratio = 500;
+            }
+            wr(evtsel_msr(0), sel | USR | EN);
+            wr(pmc_msr(0), 0);
+            /* Each once for an event code; be() forgets what it said. */
+            g_assert_cmpint(pmu_take_unknown(&pmu, &event), ==, !quantities);
+            if (!quantities) {
+                g_assert_cmphex(event, ==,
+                                (sel & 0xff) | (sel & 0xff00) << 8);
+            }
+            for (unsigned q = 0; q < PMU_NR_COUNTED; q++) {
+                uint64_t n = q == PMU_INSNS ? 1 << 20 : 1 << q;
+
+                pmu_count(&pmu, PMU_USR, q, n);
+                pmu_count(&pmu, PMU_OS, q, 7);
+                expected += quantities >> q & 1 ? n : 0;
+            }
+            expected += quantities & Q(CYCLES) ? 3 << 20 : 0;
+            expected += quantities & Q(REF_CYCLES) ? (3 << 20) / 2 : 0;
+            g_assert_cmpint(rd(pmc_msr(0)), ==, expected);
+            g_assert_cmphex(pmu_wanted(&pmu, PMU_OS), ==, 0);
+            g_assert_cmphex(pmu_wanted(&pmu, PMU_USR), ==,
+                            quantities ? (quantities & ONES(PMU_NR_COUNTED)) |
+                                         Q(INSNS) : 0);
+        }
+    }
+}
+
+static void test_unknown(void)
+{
+    uint32_t event;
+
+    be_intel(0x5e);
+    wr(PERFEVTSEL(0), USR | 0x012e);
+    g_assert_false(pmu_take_unknown(&pmu, &event));     /* not enabled */
+    wr(PERFEVTSEL(0), USR | EN | 0x412e);
+    g_assert_true(pmu_take_unknown(&pmu, &event));
+    g_assert_cmphex(event, ==, 0x41002e);
+    g_assert_false(pmu_take_unknown(&pmu, &event));
+    wr(PERFEVTSEL(1), USR | EN | 0x4f2e);               /* once */
+    g_assert_false(pmu_take_unknown(&pmu, &event));
+    pmu_reset(&pmu, &config);
+    wr(PERFEVTSEL(1), USR | EN | 0x412e);
+    g_assert_false(pmu_take_unknown(&pmu, &event));
+    /* "cycles:p": as many micro-operations are never retired in a clock. */
+    wr(PERFEVTSEL(1), USR | EN | INV | CMASK(16) | 0x01c2);
+    g_assert_false(pmu_take_unknown(&pmu, &event));
+    run(PMU_USR, 5);
+    g_assert_cmpint(rd(PMC(1)), ==, 5);
+
+    /* AMD has twelve bits of event code. */
+    be_k7();
+    wr(K7_EVTSEL(0), RUN | 0xc0 | 1ull << 32);
+    g_assert_true(pmu_take_unknown(&pmu, &event));
+    g_assert_cmphex(event, ==, 0x1c0);
+    run(PMU_USR, 5);
+    g_assert_cmpint(rd(K7_PERFCTR(0)), ==, 0);
+}
+
+/*
+ * CMASK, INV and edge
+ */
+
+static void test_cmask(void)
+{
+    static const struct {
+        uint32_t clocks, ratio;
+        uint64_t sel;
+        uint64_t expected;  /* of 100 instructions, 30 of them branches */
+    } tests[] = {
+        { 1, 1000, 0xc0, 100 },
+        { 1, 1000, 0xc0 | CMASK(1), 100 },
+        { 1, 1000, 0xc0 | CMASK(2), 0 },
+        { 1, 1000, 0xc0 | INV, 100 },           /* CMASK 0: ignored */
+        { 1, 1000, 0xc0 | INV | CMASK(1), 0 },
+        { 1, 1000, 0xc0 | INV | CMASK(2), 100 },
+        { 1, 1000, 0xc0 | INV | CMASK(16), 100 },
+        { 1, 1000, 0xc0 | EDGE, 0 },
+        { 1, 1000, 0xc4 | CMASK(1), 30 },
+        { 1, 1000, 0xc4 | INV | CMASK(1), 70 },
+        { 1, 1000, 0xc4 | EDGE, 30 },
+        { 4, 1000, 0xc0 | INV | CMASK(1), 300 },
+        { 4, 1000, 0xc0 | INV | CMASK(255), 400 },
+        { 4, 1000, 0xc0 | EDGE, 100 },
+        { 4, 1000, 0xc0 | EDGE | INV | CMASK(1), 100 },
+        { 4, 1000, 0xc0 | EDGE | INV | CMASK(2), 0 },
+        { 4, 1000, 0xc4 | INV | CMASK(1), 370 },
+        { 4, 1000, 0x3c, 400 },
+        { 4, 1000, 0x3c | CMASK(1), 400 },
+        { 4, 1000, 0x3c | CMASK(2), 0 },
+        { 4, 1000, 0x3c | INV | CMASK(1), 0 },
+        { 4, 1000, 0x3c | INV | CMASK(2), 400 },
+        { 4, 1000, 0x3c | EDGE, 0 },
+        { 4, 2500, 0x13c, 1000 },
+        { 4, 2500, 0x13c | CMASK(1), 400 },
+        { 4, 2500, 0x13c | INV | CMASK(1), 0 },
+        { 4, 2500, 0x13c | INV | CMASK(3), 400 },
+        { 4, 2500, 0x13c | EDGE, 0 },
+        { 4, 100, 0x13c, 40 },
+        { 4, 100, 0x13c | CMASK(1), 40 },
+        { 4, 100, 0x13c | INV | CMASK(1), 360 },
+        { 4, 100, 0x13c | EDGE, 40 },
+        { 1, 1000, 0xdead | CMASK(1), 0 },
+        { 3, 1000, 0xdead | CMASK(1) | INV, 300 },
+        /* Interrupts come between the clocks; there are 9 of them here. */
+        { 2, 1000, 0x1cb, 9 },
+        { 2, 1000, 0x1cb | CMASK(1), 9 },
+        { 2, 1000, 0x1cb | EDGE, 9 },
+        { 2, 1000, 0x1cb | CMASK(1) | INV, 200 },
+        { 2, 1000, 0x1cb | CMASK(2), 0 },
+    };
+
+    for (unsigned i = 0; i < G_N_ELEMENTS(tests); i++) {
+        be_intel(0x5e);
+        config.insn_clocks = tests[i].clocks;
+        config.refclk_ratio = tests[i].ratio;
+        wr(PERFEVTSEL(0), RUN | ANY | tests[i].sel);
+        if (!tests[i].expected) {
+            /* It can never count, and is no reason to look at anything. */
+            g_assert_cmphex(pmu_wanted(&pmu, PMU_OS), ==, 0);
+        } else if ((tests[i].sel & 0xffff) == 0xc4) {
+            g_assert_cmphex(pmu_wanted(&pmu, PMU_OS), ==, Q_ALL | Q(INSNS));
+        }
+        for (int n = 0; n < 100; n++) {
+            if (n % 10 < 3) {
+                pmu_count(&pmu, PMU_OS, PMU_JMP, 1);
+            }
+            if (n % 11 == 10) {
+                pmu_count(&pmu, PMU_OS, PMU_INTERRUPTS, 1);
+            }
+            run(PMU_OS, 1);
+        }
+        g_assert_cmpint(rd(PMC(0)), ==, tests[i].expected);
+    }
+}
+
+/*
+ * Overflow, PMI and freezing
+ */
+
+static void test_overflow(void)
+{
+    be_intel(0x5e);
+    wr(PERFEVTSEL(0), USR | INT | EN | 0xc0);
+    wr(PERFEVTSEL(1), USR | EN | 0xc0);
+    wr(FIXED_CTR_CTRL, 0x8a);           /* PMI alone does not enable 1 */
+    wr(GLOBAL_CTRL, FIXED_BIT(0) | FIXED_BIT(1) | 3);
+    wr(PMC(0), -20000);
+    wr(PMC(1), -19999);
+    wr(FIXED_CTR(0), ONES(48) - 30000 + 1);
+    g_assert_cmpint(pmu_distance(&pmu, &config, PMU_USR), >=, PMU_NEAR);
+    g_assert_cmpint(pmu_distance(&pmu, &config, PMU_OS), ==, UINT32_MAX);
+    g_assert_false(run(PMU_USR, 19990));
+    g_assert_cmpint(pmu_distance(&pmu, &config, PMU_USR), ==, 9);
+    g_assert_false(run(PMU_OS, 100000));
+    g_assert_cmpint(pmu_distance(&pmu, &config, PMU_USR), ==, 9);
+    g_assert_false(run(PMU_USR, 9));
+    g_assert_cmpint(pmu_distance(&pmu, &config, PMU_USR), ==, 0);
+    g_assert_cmphex(rd(PMC(0)), ==, ONES(48));
+    /* No INT, no PMI; but there is the bit. */
+    g_assert_cmphex(rd(GLOBAL_STATUS), ==, 2);
+    g_assert_true(run(PMU_USR, 1));
+    g_assert_false(pmu_sync(&pmu, &config));
+    g_assert_cmphex(rd(GLOBAL_STATUS), ==, 3);
+    g_assert_cmphex(rd(PMC(0)), ==, 0);
+    g_assert_cmphex(rd(PMC(1)), ==, 1);
+    wr(STATUS_RESET, 1);
+    g_assert_cmphex(rd(GLOBAL_STATUS), ==, 2);
+    g_assert_cmpint(pmu_distance(&pmu, &config, PMU_USR), >=, PMU_NEAR);
+    g_assert_false(run(PMU_USR, 9999));
+    g_assert_true(run(PMU_USR, 1));
+    g_assert_cmphex(rd(GLOBAL_STATUS), ==, 2 | FIXED_BIT(0));
+    g_assert_cmphex(rd(FIXED_CTR(1)), ==, 0);
+
+    /* What overflowed before INT was set causes no PMI. */
+    wr(PERFEVTSEL(0), 0);
+    wr(FIXED_CTR_CTRL, 0);
+    wr(STATUS_RESET, rd(GLOBAL_STATUS));
+    wr(PMC(1), -1);
+    pmu_count(&pmu, PMU_USR, PMU_INSNS, 1);
+    wr(PERFEVTSEL(1), USR | INT | EN | 0xc0);
+    g_assert_false(pmu_sync(&pmu, &config));
+    g_assert_cmphex(rd(GLOBAL_STATUS), ==, 2);
+
+    /* Interrupts overflow, too, without an instruction. */
+    wr(PERFEVTSEL(1), USR | INT | EN | 0x1cb);
+    wr(PMC(1), -2);
+    g_assert_cmpint(pmu_distance(&pmu, &config, PMU_USR), ==, UINT32_MAX);
+    g_assert_false(run(PMU_USR, 100));
+    pmu_count(&pmu, PMU_USR, PMU_INTERRUPTS, 1);
+    g_assert_false(pmu_sync(&pmu, &config));
+    pmu_count(&pmu, PMU_USR, PMU_INTERRUPTS, 1);
+    g_assert_true(pmu_sync(&pmu, &config));
+
+    /* One PMI for two counters */
+    wr(PERFEVTSEL(0), USR | INT | EN | 0xc0);
+    wr(PERFEVTSEL(1), USR | INT | EN | 0xc0);
+    wr(PMC(0), -3);
+    wr(PMC(1), -3);
+    wr(STATUS_RESET, 3);
+    g_assert_true(run(PMU_USR, 3));
+    g_assert_false(pmu_sync(&pmu, &config));
+    g_assert_cmphex(rd(GLOBAL_STATUS), ==, 3);
+}
+
+static void check_distances(uint32_t insns, uint32_t branches, uint32_t due)
+{
+    uint32_t got_branches, got_due;
+
+    g_assert_cmpint(pmu_distances(&pmu, &config, PMU_OS, &got_branches,
+                                  &got_due), ==, insns);
+    g_assert_cmpint(got_branches, ==, branches);
+    g_assert_cmphex(got_due, ==, due);
+}
+
+/* A counter of rare branches does not make each instruction suspicious. */
+static void test_distances(void)
+{
+    be_intel(0x5e);
+    wr(PERFEVTSEL(0), RUN | INT | 0x40c4);
+    wr(PMC(0), -3);
+    check_distances(UINT32_MAX, 2, 0);
+    pmu_count(&pmu, PMU_OS, PMU_FAR, 2);
+    g_assert_false(run(PMU_OS, 1000));
+    check_distances(UINT32_MAX, 0, Q(FAR));
+    wr(PERFEVTSEL(1), RUN | INT | 0x01c5);
+    wr(PMC(1), -1);
+    check_distances(UINT32_MAX, 0, Q(FAR) | Q_M_COND);
+    wr(FIXED_CTR_CTRL, 8 | 1);
+    wr(FIXED_CTR(0), ONES(WIDTH) - 9);
+    wr(GLOBAL_CTRL, 0xf | FIXED_BIT(0));
+    check_distances(9, 0, Q(FAR) | Q_M_COND);
+    wr(PERFEVTSEL(0), RUN | 0x40c4);
+    wr(PERFEVTSEL(1), USR | EN | INT | 0x01c5);
+    check_distances(9, UINT32_MAX, 0);
+    wr(FIXED_CTR_CTRL, 0);
+    check_distances(UINT32_MAX, UINT32_MAX, 0);
+}
+
+/* kvm-unit-tests: a preset of 1 - count ends at exactly 1. */
+static void test_preset(void)
+{
+    for (unsigned cpu = 0; cpu < NR_CPUS; cpu++) {
+        uint64_t count;
+
+        be_cpu(cpu);
+        wr(evtsel_msr(1), RUN | 0xc0);
+        wr(evtsel_msr(0), EN);          /* P6 */
+        run(PMU_OS, 1017);
+        count = rd(pmc_msr(1));
+        g_assert_cmpint(count, ==, 1017);
+        wr(pmc_msr(1), 1 - count);
+        g_assert_false(run(PMU_OS, 1017));
+        g_assert_cmpint(rd(pmc_msr(1)), ==, 1);
+        wr(evtsel_msr(1), RUN | INT | 0xc0);
+        wr(pmc_msr(1), 1 - count);
+        g_assert_false(run(PMU_OS, 1015));
+        g_assert_true(run(PMU_OS, 1));
+        g_assert_false(run(PMU_OS, 1));
+        g_assert_cmpint(rd(pmc_msr(1)), ==, 1);
+    }
+}
+
+/* SDM 17.4.7, legacy and streamlined, and 18.2.4.1 */
+static void test_freeze(void)
+{
+    for (unsigned version = 2; version <= 5; version++) {
+        for (unsigned bits = 0; bits < 4; bits++) {
+            bool lbrs = bits & 1, perfmon = bits & 2, v4 = version >= 4;
+            uint64_t status = 1;
+
+            be_version(version);
+            wr(PERFEVTSEL(0), RUN | INT | 0xc0);
+            wr(PERFEVTSEL(1), RUN | 0xc0);
+            wr(FIXED_CTR_CTRL, 3);
+            wr(GLOBAL_CTRL, 3 | FIXED_BIT(0));
+            wr(DEBUGCTL, (lbrs ? FREEZE_LBRS : 0) |
+                         (perfmon ? FREEZE_PERFMON : 0));
+            wr(PMC(0), -5);
+            /* Without INT, an overflow freezes nothing. */
+            wr(PMC(1), -2);
+            g_assert_true(run(PMU_OS, 5));
+            status |= 2 | (v4 && lbrs ? LBR_FRZ : 0) |
+                      (v4 && perfmon ? CTR_FRZ : 0);
+            g_assert_cmphex(rd(GLOBAL_STATUS), ==, status);
+            g_assert_cmphex(rd(GLOBAL_CTRL), ==,
+                            perfmon && !v4 ? 0 : 3 | FIXED_BIT(0));
+            g_assert_cmpint(!pmu_wanted(&pmu, PMU_OS), ==, perfmon);
+            run(PMU_OS, 7);
+            g_assert_cmpint(rd(PMC(0)), ==, perfmon ? 0 : 7);
+            g_assert_cmpint(rd(PMC(1)), ==, perfmon ? 3 : 10);
+            g_assert_cmpint(rd(FIXED_CTR(0)), ==, perfmon ? 5 : 12);
+            wr(STATUS_RESET, status);
+            g_assert_cmphex(rd(GLOBAL_STATUS), ==, 0);
+            wr(GLOBAL_CTRL, 3);
+            run(PMU_OS, 1);
+            g_assert_cmpint(rd(PMC(0)), ==, perfmon ? 1 : 8);
+        }
+    }
+    /* A VMM freezes by hand. */
+    wr(STATUS_SET, CTR_FRZ);
+    run(PMU_OS, 9);
+    g_assert_cmpint(rd(PMC(0)), ==, 1);
+    g_assert_cmphex(pmu_wanted(&pmu, PMU_OS), ==, 0);
+    wr(STATUS_RESET, CTR_FRZ);
+    g_assert_cmphex(pmu_wanted(&pmu, PMU_OS), ==, Q(INSNS));
+    run(PMU_OS, 9);
+    g_assert_cmpint(rd(PMC(0)), ==, 10);
+}
+
+static void test_smm(void)
+{
+    be_intel(0x5e);
+    wr(PERFEVTSEL(0), RUN | 0xc0);
+    wr(GLOBAL_CTRL, 1);
+    pmu_smi(&pmu, &config);
+    run(PMU_OS, 3);
+    g_assert_cmpint(rd(PMC(0)), ==, 3);
+    g_assert_cmphex(rd(GLOBAL_CTRL), ==, 1);
+    pmu_rsm(&pmu, &config);
+    g_assert_cmphex(rd(GLOBAL_CTRL), ==, 1);
+
+    wr(DEBUGCTL, FREEZE_SMM | FREEZE_PERFMON);
+    pmu_count(&pmu, PMU_OS, PMU_INSNS, 2);
+    pmu_smi(&pmu, &config);
+    g_assert_cmphex(rd(GLOBAL_CTRL), ==, 0);
+    run(PMU_OS, 100);
+    g_assert_cmpint(rd(PMC(0)), ==, 5);
+    wr(DEBUGCTL, 0);
+    pmu_count(&pmu, PMU_OS, PMU_INSNS, 100);
+    pmu_rsm(&pmu, &config);
+    g_assert_cmphex(rd(DEBUGCTL), ==, FREEZE_SMM | FREEZE_PERFMON);
+    g_assert_cmphex(rd(GLOBAL_CTRL), ==, 1);
+    run(PMU_OS, 1);
+    g_assert_cmpint(rd(PMC(0)), ==, 6);
+    pmu_rsm(&pmu, &config);
+    g_assert_cmphex(rd(GLOBAL_CTRL), ==, 1);
+}
+
+static void test_running(void)
+{
+    /* GLOBAL_CTRL, the enable bits and the privilege */
+    be_intel(0x5e);
+    wr(PERFEVTSEL(0), USR | EN | 0xc0);
+    wr(PERFEVTSEL(1), OS | EN | 0xc0);
+    wr(PERFEVTSEL(2), OS | USR | 0xc0);
+    wr(PERFEVTSEL(3), EN | 0xc0);
+    wr(FIXED_CTR_CTRL, 0x321);
+    wr(GLOBAL_CTRL, 0x70000000full);
+    g_assert_cmphex(pmu_wanted(&pmu, PMU_OS), ==, Q(INSNS));
+    run(PMU_OS, 1);
+    run(PMU_USR, 10);
+    run(PMU_OS, 100);
+    g_assert_cmpint(rd(PMC(0)), ==, 10);
+    g_assert_cmpint(rd(PMC(1)), ==, 101);
+    g_assert_cmpint(rd(PMC(2)), ==, 0);
+    g_assert_cmpint(rd(PMC(3)), ==, 0);
+    g_assert_cmpint(rd(FIXED_CTR(0)), ==, 101);
+    g_assert_cmpint(rd(FIXED_CTR(1)), ==, 10);
+    g_assert_cmpint(rd(FIXED_CTR(2)), ==, 111);
+    wr(GLOBAL_CTRL, 2 | FIXED_BIT(1));
+    g_assert_cmphex(pmu_wanted(&pmu, PMU_USR), ==, Q(INSNS));
+    run(PMU_OS, 1);
+    run(PMU_USR, 10);
+    g_assert_cmpint(rd(PMC(0)), ==, 10);
+    g_assert_cmpint(rd(PMC(1)), ==, 102);
+    g_assert_cmpint(rd(FIXED_CTR(0)), ==, 101);
+    g_assert_cmpint(rd(FIXED_CTR(1)), ==, 20);
+    g_assert_cmpint(rd(FIXED_CTR(2)), ==, 111);
+
+    /* Writing to a counter that runs */
+    pmu_count(&pmu, PMU_OS, PMU_INSNS, 5);
+    wr(PMC(1), 1000);
+    run(PMU_OS, 5);
+    g_assert_cmpint(rd(PMC(1)), ==, 1005);
+
+    /* Version 1 has no GLOBAL_CTRL. */
+    be_version(1);
+    wr(PERFEVTSEL(0), RUN | 0xc0);
+    run(PMU_OS, 5);
+    g_assert_cmpint(rd(PMC(0)), ==, 5);
+
+    /* A long time without a look at the counter */
+    be_intel(0x5e);
+    config.insn_clocks = 1000;
+    config.refclk_ratio = 10000;
+    wr(PERFEVTSEL(0), RUN | 0x13c);
+    for (int i = 0; i < 16; i++) {
+        run(PMU_OS, 1ull << 39);
+    }
+    g_assert_cmphex(rd(PMC(0)), ==, ((16ull << 39) * 10000) & ONES(48));
+}
+
+/*
+ * Migration
+ */
+
+static void test_load(void)
+{
+    PmuState good, bad;
+
+    be_intel(0x5e);
+    wr(PERFEVTSEL(0), RUN | INT | 0xc0);
+    wr(PERFEVTSEL(3), RUN | ANY | 0x01c4);
+    wr(PMC(0), -100);
+    wr(FIXED_CTR_CTRL, 0xb);
+    wr(GLOBAL_CTRL, 9 | FIXED_BIT(0));
+    wr(DEBUGCTL, FREEZE_PERFMON | FREEZE_SMM);
+    wr(STATUS_SET, LBR_FRZ);
+    pmu_count(&pmu, PMU_USR, PMU_COND_TAKEN, 4);
+    g_assert_false(run(PMU_USR, 10));
+    g_assert_false(pmu_settle(&pmu, &config));
+
+    memset(&good, 0xff, sizeof(good));
+    good.svme = good.guest = false;
+    memcpy(&good, &pmu, offsetof(PmuState, svme));
+    bad = good;
+    g_assert_true(pmu_load_state(&good, &config));
+    pmu = good;
+    g_assert_false(pmu_sync(&pmu, &config));
+    g_assert_cmpint(rd(PMC(0)), ==, ONES(48) - 89);
+    g_assert_cmpint(rd(PMC(3)), ==, 4);
+    g_assert_cmphex(pmu_wanted(&pmu, PMU_USR), ==, Q_COND | Q(INSNS));
+    g_assert_cmpint(pmu_distance(&pmu, &config, PMU_USR), ==, 89);
+    pmu_count(&pmu, PMU_OS, PMU_COND_NOT_TAKEN, 2);
+    g_assert_true(run(PMU_OS, 90));
+    g_assert_cmpint(rd(PMC(3)), ==, 6);
+
+#define REFUSED(field, val) do {                            \
+        good = bad;                                         \
+        good.field = (val);                                 \
+        g_assert_false(pmu_load_state(&good, &config));     \
+    } while (0)
+    REFUSED(evtsel[0], 1ull << 32);
+    REFUSED(evtsel[4], 1);
+    REFUSED(value[0], 1ull << 48);
+    REFUSED(value[4], 1);
+    REFUSED(value[PMU_FIXED(2)], 1ull << 48);
+    REFUSED(fixed_ctr_ctrl, 0x1000);
+    REFUSED(global_ctrl, 0x10);
+    REFUSED(global_status, 0x10);
+    REFUSED(global_status, 1ull << 63);
+    REFUSED(debugctl, 1);
+    REFUSED(smm_global_ctrl, 1);
+    REFUSED(smm_debugctl, FREEZE_SMM);
+    REFUSED(ref_fraction[1], 1000);
+    REFUSED(smm_frozen, true);
+    bad.smm_frozen = true;
+    bad.smm_debugctl = FREEZE_SMM;
+    good = bad;
+    g_assert_true(pmu_load_state(&good, &config));
+    REFUSED(smm_debugctl, FREEZE_SMM | 1);
+    REFUSED(smm_global_ctrl, 0x10);
+
+    be_version(1);
+    bad = pmu;
+    good = bad;
+    g_assert_true(pmu_load_state(&good, &config));
+    REFUSED(value[PMU_FIXED(0)], 1);
+    REFUSED(fixed_ctr_ctrl, 1);
+    REFUSED(global_ctrl, 1);
+    REFUSED(global_status, 1);
+    REFUSED(debugctl, FREEZE_PERFMON);
+
+    be_k7();
+    pmu.evtsel[0] = 1u << 21;
+    g_assert_false(pmu_load_state(&pmu, &config));
+#undef REFUSED
+}
+
+/*
+ * The engine against a model that runs a random program clock by clock.
+ */
+
+typedef struct Model {
+    uint64_t value;
+    uint64_t sel;
+    uint32_t quantities;
+    int rows;
+    bool pmi;
+    bool high;              /* the condition, in the last clock */
+} Model;
+
+static Model model[PMU_NR_COUNTERS];
+static unsigned model_fraction[PMU_NR_ROWS];
+static bool model_frozen;
+static uint64_t model_status;
+
+/* @n of the event in one clock; whether @m overflows. */
+static bool model_clock(Model *m, unsigned n)
+{
+    unsigned cmask = m->sel >> 24 & 0xff;
+    bool high = cmask ? (MIN(n, 1) >= cmask) != !!(m->sel & INV) : n > 0;
+    unsigned inc = m->sel & EDGE ? high && !m->high : cmask ? high : n;
+
+    m->high = high;
+    m->value += inc;
+    return m->value < inc || m->value >> WIDTH;
+}
+
+/* An instruction that counts for @quantities; whether there is a PMI. */
+static bool model_insn(PmuRow row, uint32_t quantities)
+{
+    bool pmi = false;
+
+    for (unsigned clock = 1; clock <= config.insn_clocks; clock++) {
+        unsigned ref = model_fraction[row] + config.refclk_ratio;
+
+        model_fraction[row] = ref % 1000;
+        for (unsigned n = 0; n < PMU_NR_COUNTERS; n++) {
+            Model *m = &model[n];
+            unsigned events = 0;
+
+            if (!(m->rows >> row & 1) || model_frozen) {
+                continue;
+            }
+            if (m->quantities & Q(CYCLES)) {
+                events = 1;
+            } else if (m->quantities & Q(REF_CYCLES)) {
+                events = ref / 1000;
+            } else if (clock == config.insn_clocks) {
+                events = __builtin_popcount(m->quantities & quantities);
+            }
+            if (model_clock(m, events)) {
+                m->value &= ONES(WIDTH);
+                model_status |= n < PMU_MAX_GP ? 1ull << n :
+                                FIXED_BIT(n - PMU_MAX_GP);
+                pmi |= m->pmi;
+            }
+        }
+    }
+    return pmi;
+}
+
+static bool model_interrupt(PmuRow row)
+{
+    bool pmi = false;
+
+    for (unsigned n = 0; n < PMU_MAX_GP; n++) {
+        Model *m = &model[n];
+        unsigned cmask = m->sel >> 24 & 0xff;
+
+        if ((m->rows >> row & 1) && !model_frozen &&
+            (m->quantities & Q(INTERRUPTS)) && cmask <= 1 &&
+            (!(m->sel & INV) || !cmask || (m->sel & EDGE))) {
+            if (++m->value >> WIDTH) {
+                m->value = 0;
+                model_status |= 1ull << n;
+                pmi |= m->pmi;
+            }
+        }
+    }
+    return pmi;
+}
+
+static uint32_t rnd(void)
+{
+    return g_test_rand_int();
+}
+
+static uint32_t random_insn(void)
+{
+    static const uint32_t branches[] = {
+        Q(COND_TAKEN), Q(COND_NOT_TAKEN), Q(JMP), Q(JMP_IND), Q(CALL),
+        Q(CALL_IND), Q(RET), Q(FAR),
+        Q(COND_TAKEN) | Q(MISP_COND_TAKEN),
+        Q(COND_NOT_TAKEN) | Q(MISP_COND_NOT_TAKEN),
+        Q(JMP_IND) | Q(MISP_JMP_IND), Q(CALL_IND) | Q(MISP_CALL_IND),
+        Q(RET) | Q(MISP_RET),
+    };
+
+    return Q(INSNS) | (rnd() % 4 ? 0 :
+        branches[rnd() % G_N_ELEMENTS(branches)]);
+}
+
+/* A value from which it is not far to an overflow */
+static uint64_t random_value(void)
+{
+    return rnd() % 8 ?
+           (1ull << WIDTH) - 1 - rnd() % 300 :
+           rnd() % 1000;
+}
+
+static void random_gp(unsigned cpu, unsigned n)
+{
+    Model *m = &model[n];
+    uint64_t sel;
+    unsigned i;
+
+    do {
+        i = rnd() % G_N_ELEMENTS(events);
+    } while (!(events[i].cpus >> cpu & 1));
+    sel = events[i].code;
+    sel |= rnd() % 6 ? EN : 0;
+    sel |= rnd() & (OS | USR);
+    sel |= rnd() % 2 ? INT : 0;
+    if (rnd() % 3 == 0) {
+        sel |= (rnd() & INV) | CMASK(rnd() % 3);
+    }
+    m->quantities = expected_event(cpu, sel);
+    /*
+     * The pulses of two events must not be neighbours, nor those of what is no
+     * event: there, the engine counts what comes a clock later.
+     */
+    if (config.insn_clocks > 1 && !(sel & INV) &&
+        !(m->quantities & Q(REF_CYCLES))) {
+        sel |= rnd() & EDGE;
+    }
+    m->sel = sel;
+    m->rows = (sel & EN && sel & OS ? 1 << PMU_OS : 0) |
+              (sel & EN && sel & USR ? 1 << PMU_USR : 0);
+    m->pmi = sel & INT;
+    m->high = true;
+    wr(evtsel_msr(n), sel);
+    if (is_amd()) {
+        m->value = random_value();
+        wr(pmc_msr(n), m->value);
+    } else {
+        /* by way of 32 bits */
+        m->value = random_value();
+        wr(PMC(n), m->value);
+    }
+}
+
+static void random_fixed(unsigned i)
+{
+    static const uint32_t quantities[] = {
+        Q(INSNS), Q(CYCLES), Q(REF_CYCLES),
+    };
+    Model *m = &model[PMU_FIXED(i)];
+    uint64_t field = rnd() & 0xb;
+
+    m->quantities = quantities[i];
+    m->rows = (field & 1 ? 1 << PMU_OS : 0) | (field & 2 ? 1 << PMU_USR : 0);
+    m->pmi = field & 8;
+    m->value = random_value();
+    wr(FIXED_CTR_CTRL, (rd(FIXED_CTR_CTRL) & ~(0xfull << 4 * i)) |
+                       field << 4 * i);
+    wr(FIXED_CTR(i), m->value);
+}
+
+static void check_model(void)
+{
+    for (unsigned n = 0; n < config.counters; n++) {
+        g_assert_cmphex(rd(pmc_msr(n)), ==, model[n].value);
+    }
+    for (unsigned i = 0; i < config.fixed; i++) {
+        g_assert_cmphex(rd(FIXED_CTR(i)), ==, model[PMU_FIXED(i)].value);
+    }
+    if (config.version >= 2 || config.perfmon_v2) {
+        g_assert_cmphex(rd(is_amd() ? V2_STATUS : GLOBAL_STATUS) & ~CTR_FRZ,
+                        ==, model_status);
+    }
+}
+
+/* An interrupting counter whose quantities are exact */
+static bool is_exact(const Model *m)
+{
+    return !(m->quantities & ~(Q(INSNS) | Q(CYCLES))) &&
+           !(m->sel >> 24) && !(m->sel & EDGE);
+}
+
+/* In how many instructions of @row the next exact counter overflows */
+static uint64_t exact_distance(PmuRow row, bool *all)
+{
+    uint64_t least = UINT32_MAX;
+
+    *all = true;
+    for (unsigned n = 0; n < PMU_NR_COUNTERS; n++) {
+        const Model *m = &model[n];
+
+        if (m->pmi && (m->rows >> row & 1) && !model_frozen) {
+            uint64_t left = (1ull << WIDTH) - m->value;
+            uint64_t clocks = m->quantities & Q(CYCLES) ?
+                              config.insn_clocks : 1;
+
+            if (is_exact(m)) {
+                least = MIN(least, (left + clocks - 1) / clocks - 1);
+            } else {
+                *all = false;
+            }
+        }
+    }
+    return least;
+}
+
+/*
+ * Up to @n instructions in which nothing can overflow, by @distance or by what
+ * pmu_distances() says, and one more; whether there is a PMI behind that.
+ */
+static bool run_insns(PmuRow row, uint32_t n, uint32_t distance)
+{
+    bool by_branches = rnd() % 2, safe, pmi;
+    uint32_t branches, due;
+
+    if (by_branches) {
+        distance = pmu_distances(&pmu, &config, row, &branches, &due);
+        g_assert_true(!branches || !due);
+    }
+    do {
+        uint32_t insn = random_insn();
+
+        safe = n && distance;
+        n -= safe;
+        distance -= safe;
+        if (by_branches && insn != Q(INSNS)) {
+            safe &= branches || !(insn & due);
+            branches -= branches > 0;
+            /* The next one may be the one, of any kind. */
+            due |= branches ? 0 : ~Q(INSNS);
+        }
+        pmi = model_insn(row, insn);
+        for (uint32_t q = insn; q; q &= q - 1) {
+            pmu_count(&pmu, row, __builtin_ctz(q), 1);
+        }
+        if (safe) {
+            g_assert_false(pmi);
+            if (rnd() % 10 == 0) {
+                g_assert_false(pmu_sync(&pmu, &config));
+            }
+        }
+    } while (safe);
+    return pmi;
+}
+
+static void run_program(unsigned cpu, unsigned *pmis, unsigned *exact)
+{
+    PmuRow row = PMU_OS;
+
+    for (int length = 0; length < 300; length++) {
+        uint32_t distance;
+        bool all, pmi = false;
+        uint64_t least;
+
+        if (rnd() % 5 == 0) {
+            row = !row;
+        }
+        if (rnd() % 8 == 0) {
+            pmu_count(&pmu, row, PMU_INTERRUPTS, 1);
+            pmi = model_interrupt(row);
+        } else {
+            distance = pmu_distance(&pmu, &config, row);
+            least = exact_distance(row, &all);
+            if (all && least < PMU_NEAR) {
+                g_assert_cmpint(distance, ==, least);
+                ++*exact;
+            } else {
+                g_assert_cmpint(distance, <=, least);
+            }
+            pmi = run_insns(row, rnd() % 50, distance);
+        }
+        if (rnd() % 2) {
+            g_assert_cmpint(pmu_sync(&pmu, &config), ==, pmi);
+        } else {
+            g_assert_cmpint(pmu_settle(&pmu, &config), ==, pmi);
+        }
+        if (pmi) {
+            ++*pmis;
+            model_frozen = pmu.debugctl & FREEZE_PERFMON;
+        }
+        if (pmi || rnd() % 20 == 0) {
+            check_model();
+        }
+        if (pmi || rnd() % 30 == 0) {
+            /* The handler */
+            if (config.version >= 2) {
+                wr(STATUS_RESET, rd(GLOBAL_STATUS));
+                wr(GLOBAL_CTRL, 0x700000000ull | ONES(config.counters));
+                model_status = 0;
+                model_frozen = false;
+            } else if (config.perfmon_v2) {
+                wr(V2_STATUS_CLR, rd(V2_STATUS));
+                model_status = 0;
+            }
+            random_gp(cpu, rnd() % config.counters);
+            if (config.fixed) {
+                random_fixed(rnd() % 3);
+            }
+        }
+    }
+    check_model();
+}
+
+static void test_random(void)
+{
+    unsigned pmis = 0, exact = 0;
+
+    for (int round = 0; round < 3000; round++) {
+        unsigned cpu = rnd() % NR_CPUS;
+
+        /* The models' counters have the width of most. */
+        be_cpu(cpu);
+        wr(evtsel_msr(0), 0);
+        wr(pmc_msr(0), ~0ull);
+        if (rd(pmc_msr(0)) != ONES(WIDTH)) {
+            continue;
+        }
+        config.insn_clocks = 1 + rnd() % 4;
+        config.refclk_ratio = rnd() % 2 ? 1000 :
+                              1 + rnd() % 4000;
+        memset(model, 0, sizeof(model));
+        memset(model_fraction, 0, sizeof(model_fraction));
+        model_status = 0;
+        model_frozen = false;
+        for (unsigned n = 0; n < config.counters; n++) {
+            random_gp(cpu, n);
+        }
+        for (unsigned i = 0; i < config.fixed; i++) {
+            random_fixed(i);
+        }
+        if (config.version >= 2) {
+            wr(GLOBAL_CTRL, 0x700000000ull | ONES(config.counters));
+            wr(DEBUGCTL, rnd() & FREEZE_PERFMON);
+        }
+        run_program(cpu, &pmis, &exact);
+    }
+    /* The program is one that tests something. */
+    g_assert_cmpint(pmis, >, 10000);
+    g_assert_cmpint(exact, >, 1000);
+}
+
+/*
+ * However what is counted is divided, distances lead to the overflow, and in
+ * few steps.
+ */
+static void test_distance(void)
+{
+    static const struct {
+        uint64_t sel;
+        uint32_t clocks, ratio;
+        PmuQuantity quantity;       /* that each third instruction counts for */
+        uint64_t insns;             /* that retire until the overflow */
+    } tests[] = {
+        { 0x00c0, 1, 1000, PMU_JMP, 100000 },
+        { 0x003c, 1, 1000, PMU_JMP, 100000 },
+        { 0x003c, 7, 1000, PMU_JMP, 14286 },
+        { 0x013c, 1, 1000, PMU_JMP, 100000 },
+        { 0x013c, 3, 100, PMU_JMP, 333334 },
+        { 0x013c, 1000, 10000, PMU_JMP, 10 },
+        { 0x01c4, 1, 1000, PMU_COND_NOT_TAKEN, 300000 },
+        { 0x02c5, 1, 1000, PMU_MISP_CALL_IND, 300000 },
+        { 0x00c4 | INV | CMASK(1), 2, 1000, PMU_JMP, 60000 },
+    };
+
+    for (unsigned i = 0; i < G_N_ELEMENTS(tests); i++) {
+        uint64_t insns = 0, thirds = 0;
+        unsigned steps = 0;
+        bool pmi = false;
+
+        be_intel(0x5e);
+        config.insn_clocks = tests[i].clocks;
+        config.refclk_ratio = tests[i].ratio;
+        wr(PERFEVTSEL(0), RUN | INT | tests[i].sel);
+        wr(PMC(0), -100000);
+        while (!pmi) {
+            uint32_t n = pmu_distance(&pmu, &config, PMU_USR);
+
+            n = MAX(MIN(n, 8191), 1);
+            insns += n;
+            pmu_count(&pmu, PMU_USR, tests[i].quantity, insns / 3 - thirds);
+            thirds = insns / 3;
+            pmi = run(PMU_USR, n);
+            steps++;
+        }
+        g_assert_cmpint(insns, ==, tests[i].insns);
+        g_assert_cmpint(steps, <, 100);
+        g_assert_cmpint(rd(PMC(0)), <, tests[i].clocks * tests[i].ratio);
+    }
+}
+
+int main(int argc, char *argv[])
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/pmu/flavours", test_flavours);
+    g_test_add_func("/pmu/configure", test_configure);
+    g_test_add_func("/pmu/presence", test_presence);
+    g_test_add_func("/pmu/evtsel", test_evtsel);
+    g_test_add_func("/pmu/width", test_width);
+    g_test_add_func("/pmu/global", test_global);
+    g_test_add_func("/pmu/inuse", test_inuse);
+    g_test_add_func("/pmu/debugctl", test_debugctl);
+    g_test_add_func("/pmu/reset", test_reset);
+    g_test_add_func("/pmu/rdpmc", test_rdpmc);
+    g_test_add_func("/pmu/amd", test_amd);
+    g_test_add_func("/pmu/perfmon-v2", test_perfmon_v2);
+    g_test_add_func("/pmu/svm", test_svm);
+    g_test_add_func("/pmu/p6", test_p6);
+    g_test_add_func("/pmu/events", test_events);
+    g_test_add_func("/pmu/unknown", test_unknown);
+    g_test_add_func("/pmu/cmask", test_cmask);
+    g_test_add_func("/pmu/overflow", test_overflow);
+    g_test_add_func("/pmu/distances", test_distances);
+    g_test_add_func("/pmu/preset", test_preset);
+    g_test_add_func("/pmu/freeze", test_freeze);
+    g_test_add_func("/pmu/smm", test_smm);
+    g_test_add_func("/pmu/running", test_running);
+    g_test_add_func("/pmu/load", test_load);
+    g_test_add_func("/pmu/random", test_random);
+    g_test_add_func("/pmu/distance", test_distance);
+    return g_test_run();
+}
