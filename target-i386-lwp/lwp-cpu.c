@@ -218,7 +218,10 @@ void lwp_cpu_dump(CPUX86State *env, FILE *f)
     }
     /* Not what is only going to be due; the CPU may be running. */
     n.due = NULL;
-    lwp_count(&s, &env->lwp_config, &n);
+    /* The fuse may burn for performance counters alone. */
+    if (!env->retire.row_flags || env->retire.told) {
+        lwp_count(&s, &env->lwp_config, &n);
+    }
     qemu_fprintf(f, "LWP_CFG=%016" PRIx64 " LWP_CBADDR=%016" PRIx64 "\n"
                  "LWP ring=%016" PRIx64 "+%07x head=%07x filters=%08x"
                  " pending=%u\nLWP",

@@ -356,6 +356,12 @@ static bool in_user_mode(CPUX86State *env)
     return (env->hflags & (HF_CPL_MASK | HF_SMM_MASK)) == 3;
 }
 
+/* Whether LWP counts what runs. */
+static bool counts(CPUX86State *env)
+{
+    return lwp_enabled(&env->lwp) && in_user_mode(env);
+}
+
 static RetireMode lwp_retire_mode(CPUX86State *env, bool *loads)
 {
     LwpState *s = &env->lwp;
@@ -483,7 +489,7 @@ void lwp_cpu_xrstor(CPUX86State *env, const uint8_t *image)
 {
     LwpSegment ds = data_segment(env);
     uint64_t old = env->lwp.cbaddr;
-    bool counted = env->retire_flags;
+    bool counted = counts(env);
 
     retire_cpu_settle(env);
     lwp_xrstor(&env->lwp, &env->lwp_config, image,
@@ -491,5 +497,5 @@ void lwp_cpu_xrstor(CPUX86State *env, const uint8_t *image)
     lwp_cpu_trace(env, old);
     cpu_sync_retire(env);
     /* If it ends what counts, nobody is told that it has retired. */
-    env->lwp.started = counted && env->retire_flags;
+    env->lwp.started = counted && counts(env);
 }

@@ -132,6 +132,8 @@ void retire_cpu_flush(X86CPU *cpu)
         retire_cache_flush(cpu->retire_cache);
     }
     memset(&cpu->env.retire_predictor, 0, sizeof(cpu->env.retire_predictor));
+    memset(&cpu->env.retire_row_predictor, 0,
+           sizeof(cpu->env.retire_row_predictor));
 }
 
 void retire_cpu_set_mode(CPUX86State *env, RetireMode mode, bool loads)
@@ -154,6 +156,9 @@ void retire_cpu_set_mode(CPUX86State *env, RetireMode mode, bool loads)
             /* The kernel may have changed the mapping. */
             retire_filter_clear(&env->retire_filter);
         }
+    }
+    if (mode != RETIRE_OFF) {
+        flags |= env->retire.row_flags;
     }
     env->retire_flags = flags;
 }

@@ -52,6 +52,28 @@ struct RetireConsumer {
 };
 
 /*
+ * Who counts by row; there may be one beside the consumer, which does not know.
+ * These run on the CPU's own thread.
+ */
+struct RetireCounters {
+    /*
+     * RETIRE_TB_ROWS, with RETIRE_TB_CLASSES and RETIRE_TB_PREDICTS, or 0 if
+     * nothing counts in @row.
+     */
+    uint64_t (*wanted)(CPUX86State *env, RetireRow row);
+    /*
+     * So many instructions may retire in @row before sync() has to be called
+     * behind one of them; and so many branches, in *@branches.
+     */
+    uint32_t (*distance)(CPUX86State *env, RetireRow row, uint32_t *branches);
+    /* @insns have retired in @row, and @branches of each RetireClass. */
+    void (*count)(CPUX86State *env, RetireRow row, uint32_t insns,
+                  const uint64_t *branches);
+    /* @env has its state between two instructions. */
+    void (*sync)(CPUX86State *env);
+};
+
+/*
  * The flags of translation blocks that hflags has no room for are in bits 63:32
  * of cs_base, see cpu_get_tb_cpu_state().  They follow from the rest of the
  * state and are not migrated.
@@ -59,6 +81,10 @@ struct RetireConsumer {
 #define RETIRE_TB_MODE_SHIFT    32
 #define RETIRE_TB_MODE_MASK     (7ull << RETIRE_TB_MODE_SHIFT)
 #define RETIRE_TB_LOADS         (1ull << 35)    /* misses of L1D count */
+#define RETIRE_TB_ROWS          (1ull << 36)    /* somebody counts by row */
+#define RETIRE_TB_CLASSES       (1ull << 37)    /* and branches by class */
+#define RETIRE_TB_TOLD          (1ull << 38)    /* and the consumer is told */
+#define RETIRE_TB_PREDICTS      (1ull << 39)    /* and branches predicted */
 
 static inline RetireMode retire_tb_mode(uint64_t flags)
 {
@@ -73,6 +99,9 @@ bool retire_cpu_realize(X86CPU *cpu, const RetireConsumer *consumer, bool loads,
                         Error **errp);
 void retire_cpu_unrealize(X86CPU *cpu);
 
+/* Have @counters count by row, after retire_cpu_realize(). */
+void retire_cpu_realize_rows(X86CPU *cpu, const RetireCounters *counters);
+
 /* The models of caches and branches start afresh. */
 void retire_cpu_flush(X86CPU *cpu);
 
@@ -86,7 +115,12 @@ void retire_cpu_count(CPUX86State *env);
 #define RETIRE_DESC_BRANCH      7u          /* RetireBranch */
 #define RETIRE_DESC_TAKEN       (1u << 3)
 #define RETIRE_DESC_TF          (1u << 4)   /* EFLAGS.TF, as in hflags */
+#define RETIRE_DESC_USR         (1u << 5)   /* RETIRE_USR; retire_row() only */
+#define RETIRE_DESC_TOLD        (1u << 6)   /* so is the consumer; the same */
 #define RETIRE_DESC_LENGTH_SHIFT 8          /* of a branch, in bytes */
+
+/* Operand descriptor of helper_retire_predict(), beside the first three */
+#define RETIRE_PREDICT_OFFSET_SHIFT 8       /* of the branch in its page */
 
 /*
  * Operand descriptor of helper_retire_trip(): RETIRE_DESC_BRANCH, the number of
@@ -141,6 +175,24 @@ static inline void retire_access(CPUX86State *env, vaddr addr, unsigned size,
 
 /* Report what has retired, where the consumer can access guest memory. */
 void retire_cpu_settle(CPUX86State *env);
+
+static inline RetireRow retire_row(CPUX86State *env)
+{
+    return env->hflags & HF_CPL_MASK ? RETIRE_USR : RETIRE_OS;
+}
+
+/*
+ * An instruction that began in @row has retired that translated code does not
+ * count; @far if it is a branch.
+ */
+void retire_cpu_one(CPUX86State *env, RetireRow row, bool far);
+
+static inline void retire_one(CPUX86State *env, RetireRow row, bool far)
+{
+    if (unlikely(env_archcpu(env)->retire_counters)) {
+        retire_cpu_one(env, row, far);
+    }
+}
 
 /* An exception or interrupt is about to be delivered. */
 static inline void retire_settle(CPUX86State *env)

@@ -11,10 +11,17 @@ struct DisasContext;
 typedef struct RetireDisas {
     RetireMode mode;        /* of the block */
     bool loads;             /* accesses to memory go through the caches */
+    bool rows;              /* it is counted by row, */
+    bool classes;           /* and so are branches by class, */
+    bool predicts;          /* and how they were predicted, */
+    bool told;              /* but the consumer wants to know, too */
     bool learns;            /* the last branch is shown to the predictor */
     bool last_late;         /* the block's last instruction is counted late */
     bool late;              /* the current one is, if it ends the block */
     bool uncounted;         /* the current instruction never counts */
+    bool silent;            /* not even by row: somebody else does that */
+    bool leaves;            /* its helper does not come back */
+    bool far;               /* the current instruction is a far branch */
     bool repeats;           /* it is a string instruction with a REP prefix */
     bool has_rep;           /* the block has one of these */
     bool taken;             /* the exit being emitted is the branch's target */

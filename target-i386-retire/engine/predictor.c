@@ -13,6 +13,15 @@
 _Static_assert(sizeof(((RetirePredictor *)0)->returns) == 256,
                "RetirePredictor.top wraps by itself");
 
+/* Whether at least @n bits of @x are 1; @n is small, and never 0. */
+static inline bool at_least(uint64_t x, unsigned n)
+{
+    while (--n) {
+        x &= x - 1;
+    }
+    return x;
+}
+
 /*
  * What a branch with @history does next, when the one before it did @before:
  * what it always did then; or where its own last outcomes were the same, as
@@ -24,9 +33,9 @@ static bool expect(uint64_t history, uint32_t before)
     uint64_t own = history & LOW_BITS;
     uint64_t then = (before ? history >> 1 : ~history >> 1) & LOW_BITS;
     uint64_t like = LOW_BITS, best = LOW_BITS;
-    int cases = __builtin_popcountll(then);
+    int cases;
 
-    if (cases >= SURE && (!(own & then) || !(~own & then))) {
+    if (at_least(then, SURE) && (!(own & then) || !(~own & then))) {
         return own & then;
     }
     for (unsigned k = 1; like && k <= LONGEST; k++) {
@@ -35,7 +44,7 @@ static bool expect(uint64_t history, uint32_t before)
         like &= ~(own >> RETIRE_HISTORY_BITS * k ^ one * LOW_BITS);
         /* The rest has been forgotten. */
         like &= ~0ull >> RETIRE_HISTORY_BITS * k;
-        if (__builtin_popcountll(like) >= ENOUGH || (like && k >= LONG)) {
+        if (at_least(like, ENOUGH) || (like && k >= LONG)) {
             best = like;
         }
     }
@@ -44,13 +53,28 @@ static bool expect(uint64_t history, uint32_t before)
     }
     if (!then) {
         then = LOW_BITS;
-        cases = RETIRE_HISTORY_LENGTH;
     }
+    cases = __builtin_popcountll(then);
     if (2 * __builtin_popcountll(own & then) == cases) {
         return own & then & -then;
     }
     return 2 * __builtin_popcountll(own & then) > cases;
 }
+
+/* The same, but most of what is asked for has been asked for lately. */
+static bool expect_known(RetirePredictor *p, uint64_t history)
+{
+    unsigned i = history * 0x9e3779b97f4a7c15 >> 56;
+    bool before = p->before;
+
+    if (p->known[before].history[i] != history) {
+        p->known[before].history[i] = history;
+        p->known[before].taken[i] = expect(history, before);
+    }
+    return p->known[before].taken[i];
+}
+
+_Static_assert(RETIRE_NR_KNOWN == 1 << 8, "expect_known() takes 8 bits");
 
 /* translate-retire.c.inc learns the same inline, where nobody asks. */
 RetirePrediction retire_predict(RetirePredictor *p, RetireBranch branch,
@@ -63,7 +87,7 @@ RetirePrediction retire_predict(RetirePredictor *p, RetireBranch branch,
 
     switch (branch) {
     case RETIRE_BRANCH_COND:
-        correct = expect(*history, p->before) == taken;
+        correct = expect_known(p, *history) == taken;
         *history = *history << RETIRE_HISTORY_BITS | p->before | taken;
         p->before = taken ? RETIRE_HISTORY_BEFORE : 0;
         return (RetirePrediction) { true, correct };

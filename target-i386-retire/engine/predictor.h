@@ -31,6 +31,7 @@ typedef enum RetireBranch {
 #define RETIRE_NR_HISTORIES 2048
 #define RETIRE_NR_TARGETS   512
 #define RETIRE_NR_RETURNS   32
+#define RETIRE_NR_KNOWN     256
 
 /*
  * A history has two bits for each of the last 32 executions, the last one
@@ -49,6 +50,11 @@ typedef struct RetirePredictor {
     uint64_t returns[RETIRE_NR_RETURNS];
     uint64_t targets[RETIRE_NR_TARGETS];
     uint64_t history[RETIRE_NR_HISTORIES];
+    /* What some histories let expect, by what the branch before did. */
+    struct {
+        uint64_t history[RETIRE_NR_KNOWN];
+        bool taken[RETIRE_NR_KNOWN];
+    } known[2];
 } RetirePredictor;
 
 static inline uint32_t retire_history_index(uint64_t ip)

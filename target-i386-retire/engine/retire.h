@@ -11,6 +11,32 @@
 #include "cache.h"
 #include "predictor.h"
 
+/* Whose instructions they are. */
+typedef enum RetireRow {
+    RETIRE_OS,              /* CPL 0, real mode */
+    RETIRE_USR,             /* CPL 1 to 3, virtual-8086 mode */
+    RETIRE_NR_ROWS
+} RetireRow;
+
+/* Branches, by what they do; each is in one of the classes up to RETIRE_FAR. */
+typedef enum RetireClass {
+    RETIRE_COND_TAKEN,      /* Jcc, JCXZ, LOOPcc */
+    RETIRE_COND_NOT_TAKEN,
+    RETIRE_JMP,             /* near, direct */
+    RETIRE_JMP_IND,         /* near, through a register or memory */
+    RETIRE_CALL,
+    RETIRE_CALL_IND,
+    RETIRE_RET,             /* near */
+    RETIRE_FAR,             /* all others, kernel entries included */
+    /* Those of the above that were predicted wrongly */
+    RETIRE_MISP_COND_TAKEN,
+    RETIRE_MISP_COND_NOT_TAKEN,
+    RETIRE_MISP_JMP_IND,
+    RETIRE_MISP_CALL_IND,
+    RETIRE_MISP_RET,
+    RETIRE_NR_CLASSES
+} RetireClass;
+
 /* What clocks and caches there are; the same for all processors. */
 typedef struct RetireConfig {
     uint32_t insn_clocks;   /* CPU clocks that an instruction takes */
@@ -100,6 +126,12 @@ typedef struct RetireState {
     uint32_t branch_unit[RETIRE_NR_BRANCHES];   /* 1 if they count, else 0 */
     /* What counts is at ip_first to ip_first + ip_span, modulo 2^64. */
     uint64_t ip_first, ip_span;
+    /* The rest is for somebody who counts by row. */
+    bool told;              /* the consumer is told of the current row, too */
+    RetireRow row;          /* of what is taken off the fuse */
+    uint64_t row_flags;     /* what retire_flags has for that reason */
+    /* Branches that have retired and have not been reported yet. */
+    uint64_t branches[RETIRE_NR_ROWS][RETIRE_NR_CLASSES];
 } RetireState;
 
 /* What the consumer wants of a block that has tripped the fuse. */

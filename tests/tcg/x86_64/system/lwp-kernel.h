@@ -41,6 +41,8 @@ enum {
 
 #define MSR_LWP_CFG     0xc0000105
 #define MSR_LWP_CBADDR  0xc0000106
+#define MSR_PERF_CTL0   0xc0010200
+#define CPUID_PERFCTR_CORE (1u << 23)
 #define CR0_TS          (1ull << 3)
 #define CR0_WP          (1ull << 16)
 #define CR4_OSFXSR      (1ull << 9)
@@ -282,6 +284,19 @@ static inline void load_tables(void)
     asm volatile("ltr %0" : : "r" ((uint16_t)TSS64) : "memory");
 }
 
+/* With performance counters, have them count all that they can (APM 13.2). */
+static inline void count_all(void)
+{
+    static const uint8_t events[] = { 0x76, 0xc0, 0xc2, 0xc3, 0xc4, 0xca };
+
+    if (cpuid_reg(0x80000001, 0, 2) & CPUID_PERFCTR_CORE) {
+        for (int i = 0; i < ARRAY_SIZE(events); i++) {
+            /* enabled, at CPL 0 and above */
+            wrmsr(MSR_PERF_CTL0 + 2 * i, 0x430000 | events[i]);
+        }
+    }
+}
+
 /* First thing in main().  XCR0 and the LWP MSRs are as after reset. */
 static inline void kernel_init(void)
 {
@@ -321,6 +336,7 @@ static inline void kernel_init(void)
     for (int i = 0; i < WINDOW_PAGES; i++) {
         set_pte(i, PTE_ALL);
     }
+    count_all();
 }
 
 /* Make all of LWP available except interrupts. */

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* Performance counters under TCG: migration. */
+
+#include "qemu/osdep.h"
+#include "qemu/error-report.h"
+#include "migration/vmstate.h"
+#include "system/tcg.h"
+#include "pmu.h"
+
+static bool pmu_needed(void *opaque)
+{
+    X86CPU *cpu = opaque;
+
+    return tcg_enabled() && cpu->enable_pmu;
+}
+
+static int pmu_pre_save(void *opaque)
+{
+    X86CPU *cpu = opaque;
+
+    retire_cpu_count(&cpu->env);
+    /* Between two instructions every interrupt is with the APIC already. */
+    pmu_settle(&cpu->env.pmu, &cpu->pmu_config);
+    /* What goes on from here sees what the destination will. */
+    retire_cpu_flush(cpu);
+    return 0;
+}
+
+static int pmu_post_load(void *opaque, int version_id)
+{
+    X86CPU *cpu = opaque;
+    CPUX86State *env = &cpu->env;
+
+    if (!pmu_needed(cpu)) {
+        error_report("CPU %d: the incoming state has performance counters, "
+                     "which this CPU does not have", CPU(cpu)->cpu_index);
+        return -EINVAL;
+    }
+    pmu_set_svm(&env->pmu, &cpu->pmu_config, env->efer & MSR_EFER_SVME,
+                env->hflags & HF_GUEST_MASK);
+    if (!pmu_load_state(&env->pmu, &cpu->pmu_config)) {
+        error_report("CPU %d: inconsistent performance counters in the "
+                     "incoming stream", CPU(cpu)->cpu_index);
+        return -EINVAL;
+    }
+    retire_cpu_flush(cpu);
+    return 0;
+}
+
+const VMStateDescription vmstate_pmu = {
+    .name = "cpu/pmu",
+    .version_id = 1,
+    .minimum_version_id = 1,
+    .needed = pmu_needed,
+    .pre_save = pmu_pre_save,
+    .post_load = pmu_post_load,
+    .fields = (const VMStateField[]) {
+        VMSTATE_UINT64_ARRAY(env.pmu.evtsel, X86CPU, PMU_MAX_GP),
+        VMSTATE_UINT64_ARRAY(env.pmu.value, X86CPU, PMU_NR_COUNTERS),
+        VMSTATE_UINT64(env.pmu.fixed_ctr_ctrl, X86CPU),
+        VMSTATE_UINT64(env.pmu.global_ctrl, X86CPU),
+        VMSTATE_UINT64(env.pmu.global_status, X86CPU),
+        VMSTATE_UINT64(env.pmu.debugctl, X86CPU),
+        VMSTATE_UINT64(env.pmu.smm_global_ctrl, X86CPU),
+        VMSTATE_UINT64(env.pmu.smm_debugctl, X86CPU),
+        VMSTATE_UINT32_ARRAY(env.pmu.ref_fraction, X86CPU, PMU_NR_ROWS),
+        VMSTATE_BOOL(env.pmu.smm_frozen, X86CPU),
+        VMSTATE_END_OF_LIST()
+    }
+};

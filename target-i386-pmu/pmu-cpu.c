@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* Performance counters under TCG: CPU features and CPUID. */
+
+#include "qemu/osdep.h"
+#include "qapi/error.h"
+#include "system/tcg.h"
+#include "pmu.h"
+
+static bool has_pmu(X86CPU *cpu)
+{
+    return tcg_enabled() && cpu->enable_pmu;
+}
+
+static const PmuFlavour *flavour(X86CPU *cpu)
+{
+    CPUX86State *env = &cpu->env;
+    uint32_t version = env->cpuid_version;
+    unsigned family = extract32(version, 8, 4);
+    unsigned model = extract32(version, 4, 4) | extract32(version, 16, 4) << 4;
+    PmuVendor vendor = PMU_VENDOR_OTHER;
+
+    if (family == 0xf) {
+        family += extract32(version, 20, 8);
+    }
+    if (IS_INTEL_CPU(env)) {
+        vendor = PMU_VENDOR_INTEL;
+    } else if (IS_AMD_CPU(env)) {
+        vendor = PMU_VENDOR_AMD;
+    }
+    return pmu_flavour(vendor, family, model);
+}
+
+static bool init_config(X86CPU *cpu, PmuConfig *config)
+{
+    const PmuFlavour *f = has_pmu(cpu) ? flavour(cpu) : NULL;
+
+    *config = (PmuConfig) { };
+    if (!f) {
+        return false;
+    }
+    pmu_config_init(config, f);
+    return true;
+}
+
+uint64_t pmu_cpu_supported(X86CPU *cpu, FeatureWord w)
+{
+    PmuConfig config;
+
+    if (!init_config(cpu, &config)) {
+        return 0;
+    }
+    switch (w) {
+    case FEAT_1_ECX:
+        return config.pdcm ? CPUID_EXT_PDCM : 0;
+    case FEAT_PERF_CAPABILITIES:
+        return config.perf_capabilities;
+    case FEAT_8000_0001_ECX:
+        return IS_AMD_CPU(&cpu->env) ? CPUID_EXT3_PERFCORE : 0;
+    case FEAT_8000_0022_EAX:
+        return IS_AMD_CPU(&cpu->env) ? CPUID_8000_0022_EAX_PERFMON_V2 : 0;
+    default:
+        return 0;
+    }
+}
+
+void pmu_cpu_expand_features(X86CPU *cpu)
+{
+    static const FeatureWord words[] = { FEAT_1_ECX, FEAT_PERF_CAPABILITIES };
+    CPUX86State *env = &cpu->env;
+    PmuConfig config;
+
+    if (!init_config(cpu, &config)) {
+        return;
+    }
+    /* No model has these: they depend on the accelerator. */
+    for (int i = 0; i < ARRAY_SIZE(words); i++) {
+        env->features[words[i]] |= pmu_cpu_supported(cpu, words[i]) &
+                                   ~env->user_features[words[i]];
+    }
+    if (!(env->features[FEAT_1_ECX] & CPUID_EXT_PDCM)) {
+        env->features[FEAT_PERF_CAPABILITIES] = 0;
+    }
+    if (config.version) {
+        env->cpuid_min_level = MAX(env->cpuid_min_level, 0xa);
+    }
+    if (env->features[FEAT_8000_0022_EAX] & CPUID_8000_0022_EAX_PERFMON_V2) {
+        env->cpuid_min_xlevel = MAX(env->cpuid_min_xlevel, 0x80000022);
+    }
+}
+
+bool pmu_cpu_realize(X86CPU *cpu, Error **errp)
+{
+    CPUX86State *env = &cpu->env;
+    PmuConfig *config = &cpu->pmu_config;
+    PmuRange bad;
+
+    if (!has_pmu(cpu)) {
+        if (cpu->pmu_version || cpu->pmu_counters) {
+            error_setg(errp, "Property '%s' needs 'pmu=on' and TCG",
+                       cpu->pmu_version ? "pmu-version" : "pmu-counters");
+            return false;
+        }
+        return true;
+    }
+    if (!init_config(cpu, config)) {
+        error_setg(errp, "Property 'pmu': there is no PMU for this vendor, "
+                   "family and model");
+        return false;
+    }
+    config->pdcm = env->features[FEAT_1_ECX] & CPUID_EXT_PDCM;
+    config->perfctr_core = env->features[FEAT_8000_0001_ECX] &
+                           CPUID_EXT3_PERFCORE;
+    config->perfmon_v2 = env->features[FEAT_8000_0022_EAX] &
+                         CPUID_8000_0022_EAX_PERFMON_V2;
+    if (config->perfmon_v2 && !config->perfctr_core) {
+        error_setg(errp, "Feature 'perfmon-v2' needs 'perfctr-core'");
+        return false;
+    }
+    config->insn_clocks = env->retire_config.insn_clocks;
+    config->refclk_ratio = env->retire_config.refclk_ratio;
+    if (!pmu_configure(config, cpu->pmu_version, cpu->pmu_counters, &bad)) {
+        if (bad.max) {
+            error_setg(errp, "Property '%s' must be between %" PRIu32 " and %"
+                       PRIu32 " for this CPU, not %" PRIu32, bad.property,
+                       bad.min, bad.max, bad.value);
+        } else {
+            error_setg(errp, "Property '%s': the PMU of this CPU has no choice "
+                       "of it", bad.property);
+        }
+        return false;
+    }
+    config->perf_capabilities &= env->features[FEAT_PERF_CAPABILITIES];
+    env->features[FEAT_PERF_CAPABILITIES] = config->perf_capabilities;
+#ifdef CONFIG_TCG
+    retire_cpu_realize_rows(cpu, &pmu_retire_counters);
+#endif
+    return true;
+}
+
+void pmu_cpu_cpuid(X86CPU *cpu, uint32_t leaf, uint32_t *eax, uint32_t *ebx,
+                   uint32_t *ecx, uint32_t *edx)
+{
+    uint32_t regs[4] = { };
+
+    if (has_pmu(cpu)) {
+        if (leaf == 0xa) {
+            pmu_cpuid_0a(&cpu->pmu_config, regs);
+        } else {
+            pmu_cpuid_80000022(&cpu->pmu_config, regs);
+        }
+    }
+    *eax = regs[0];
+    *ebx = regs[1];
+    *ecx = regs[2];
+    *edx = regs[3];
+}
+
+void pmu_cpu_reset(X86CPU *cpu)
+{
+    if (has_pmu(cpu)) {
+        pmu_reset(&cpu->env.pmu, &cpu->pmu_config);
+    }
+}

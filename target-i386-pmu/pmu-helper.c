@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* Performance counters under TCG: what retires, the interrupt, and MSRs. */
+
+#include "qemu/osdep.h"
+#include "qemu/log.h"
+#include "qemu/main-loop.h"
+#include "system/cpu-timers.h"
+#include "hw/i386/apic.h"
+#include "pmu.h"
+#include "trace.h"
+
+/* The two have the same order. */
+QEMU_BUILD_BUG_ON(PMU_OS != (int)RETIRE_OS || PMU_USR != (int)RETIRE_USR);
+QEMU_BUILD_BUG_ON(PMU_FAR - PMU_COND_TAKEN != (int)RETIRE_FAR);
+QEMU_BUILD_BUG_ON(PMU_MISP_RET - PMU_COND_TAKEN != (int)RETIRE_MISP_RET);
+
+#define PMU_BRANCHES    (PMU_BIT(PMU_MISP_RET + 1) - PMU_BIT(PMU_COND_TAKEN))
+
+static uint64_t pmu_counters_wanted(CPUX86State *env, RetireRow row)
+{
+    PmuState *s = &env->pmu;
+    const PmuConfig *config = &env_archcpu(env)->pmu_config;
+    uint32_t wanted;
+
+    pmu_set_svm(s, config, env->efer & MSR_EFER_SVME,
+                env->hflags & HF_GUEST_MASK);
+    wanted = pmu_wanted(s, (PmuRow)row);
+    return (wanted ? RETIRE_TB_ROWS : 0) |
+           (wanted & PMU_BRANCHES ? RETIRE_TB_CLASSES : 0) |
+           (wanted & PMU_MISPREDICTED ? RETIRE_TB_PREDICTS : 0);
+}
+
+static uint32_t pmu_counters_distance(CPUX86State *env, RetireRow row,
+                                      uint32_t *branches)
+{
+    uint32_t due;
+
+    return pmu_distances(&env->pmu, &env_archcpu(env)->pmu_config, (PmuRow)row,
+                         branches, &due);
+}
+
+static void pmu_counters_count(CPUX86State *env, RetireRow row, uint32_t insns,
+                               const uint64_t *branches)
+{
+    PmuState *s = &env->pmu;
+
+    if (insns) {
+        pmu_count(s, (PmuRow)row, PMU_INSNS, insns);
+    }
+    if (pmu_wanted(s, (PmuRow)row) & PMU_BRANCHES) {
+        for (int i = 0; i < RETIRE_NR_CLASSES; i++) {
+            if (branches[i]) {
+                pmu_count(s, (PmuRow)row, PMU_COND_TAKEN + i, branches[i]);
+            }
+        }
+    }
+}
+
+static void deliver_pmi(CPUState *cs, run_on_cpu_data masks)
+{
+    apic_deliver_pmi(X86_CPU(cs)->apic_state, masks.host_int);
+}
+
+static void pmu_counters_sync(CPUX86State *env)
+{
+    X86CPU *cpu = env_archcpu(env);
+    CPUState *cs = CPU(cpu);
+    run_on_cpu_data masks;
+
+    if (!pmu_sync(&env->pmu, &cpu->pmu_config)) {
+        return;
+    }
+    trace_pmu_pmi(cs->cpu_index, env->eip, env->pmu.global_status);
+    if (!cpu->apic_state) {
+        return;
+    }
+    masks = RUN_ON_CPU_HOST_INT(pmu_masks_lvtpc(&cpu->pmu_config));
+    if (icount_enabled()) {
+        /* This may be the middle of a block; it is done behind it. */
+        async_run_on_cpu(cs, deliver_pmi, masks);
+    } else {
+        BQL_LOCK_GUARD();
+        deliver_pmi(cs, masks);
+    }
+}
+
+const RetireCounters pmu_retire_counters = {
+    .wanted = pmu_counters_wanted,
+    .distance = pmu_counters_distance,
+    .count = pmu_counters_count,
+    .sync = pmu_counters_sync,
+};
+
+void pmu_cpu_interrupt(CPUX86State *env)
+{
+    if (pmu_wanted(&env->pmu, (PmuRow)retire_row(env)) &
+        PMU_BIT(PMU_INTERRUPTS)) {
+        pmu_count(&env->pmu, (PmuRow)retire_row(env), PMU_INTERRUPTS, 1);
+        pmu_counters_sync(env);
+        cpu_sync_retire(env);
+    }
+}
+
+PmuAccess pmu_cpu_rdmsr(CPUX86State *env, uint32_t msr, uint64_t *val)
+{
+    X86CPU *cpu = env_archcpu(env);
+
+    if (!cpu->enable_pmu) {
+        return PMU_MSR_OTHER;
+    }
+    retire_cpu_count(env);
+    return pmu_rdmsr(&env->pmu, &cpu->pmu_config, msr, val);
+}
+
+PmuAccess pmu_cpu_wrmsr(CPUX86State *env, uint32_t msr, uint64_t val)
+{
+    X86CPU *cpu = env_archcpu(env);
+    PmuState *s = &env->pmu;
+    bool counted = pmu_wanted(s, PMU_OS);
+    PmuAccess access;
+    uint32_t event;
+
+    if (!cpu->enable_pmu) {
+        return PMU_MSR_OTHER;
+    }
+    retire_cpu_count(env);
+    access = pmu_wrmsr(s, &cpu->pmu_config, msr, val);
+    if (access != PMU_MSR_OK) {
+        return access;
+    }
+    while (pmu_take_unknown(s, &event)) {
+        qemu_log_mask(LOG_UNIMP, "PMU: event %03x, unit mask %02x is not "
+                      "implemented and counts 0\n", event & 0xfff,
+                      event >> 16);
+    }
+    cpu_sync_retire(env);
+    /* The instruction counts as those that follow it do. */
+    if (!counted && pmu_wanted(s, PMU_OS)) {
+        retire_cpu_one(env, RETIRE_OS, false);
+    }
+    return access;
+}
+
+uint64_t pmu_cpu_misc_enable(CPUX86State *env, uint64_t val)
+{
+    X86CPU *cpu = env_archcpu(env);
+
+    if (!cpu->enable_pmu) {
+        return val;
+    }
+    return (val & ~(uint64_t)PMU_MISC_ENABLE) |
+           pmu_misc_enable(&cpu->pmu_config);
+}
+
+bool pmu_cpu_rdpmc(CPUX86State *env, uint32_t ecx, uint64_t *val)
+{
+    retire_cpu_count(env);
+    return pmu_rdpmc(&env->pmu, &env_archcpu(env)->pmu_config, ecx, val);
+}
+
+void pmu_cpu_smi(CPUX86State *env)
+{
+    X86CPU *cpu = env_archcpu(env);
+
+    if (cpu->enable_pmu) {
+        pmu_smi(&env->pmu, &cpu->pmu_config);
+    }
+}
+
+void pmu_cpu_rsm(CPUX86State *env)
+{
+    X86CPU *cpu = env_archcpu(env);
+
+    if (cpu->enable_pmu) {
+        retire_cpu_count(env);
+        pmu_rsm(&env->pmu, &cpu->pmu_config);
+    }
+}

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* Performance counters under TCG: what the rest of target/i386 calls. */
+
+#ifndef I386_PMU_H
+#define I386_PMU_H
+
+#include "cpu.h"
+#include "retire/retire.h"
+
+#ifndef CONFIG_USER_ONLY
+
+/* What "pmu=on" lets the CPU have of feature word @w, beside what TCG has. */
+uint64_t pmu_cpu_supported(X86CPU *cpu, FeatureWord w);
+
+/*
+ * With "pmu=on" and TCG, give the CPU the CPUID bits and leaves that its PMU
+ * has, except those that the user has set.
+ */
+void pmu_cpu_expand_features(X86CPU *cpu);
+
+/*
+ * Take over what the CPU model and the user have set.  Fails if a property
+ * pmu-* is out of range or there is no PMU for this vendor and family.
+ */
+bool pmu_cpu_realize(X86CPU *cpu, Error **errp);
+
+/* CPUID.0AH and CPUID Fn8000_0022; all zero without a PMU. */
+void pmu_cpu_cpuid(X86CPU *cpu, uint32_t leaf, uint32_t *eax, uint32_t *ebx,
+                   uint32_t *ecx, uint32_t *edx);
+
+/* RESET */
+void pmu_cpu_reset(X86CPU *cpu);
+
+extern const VMStateDescription vmstate_pmu;
+
+#ifdef CONFIG_TCG
+extern const RetireCounters pmu_retire_counters;
+
+/*
+ * RDMSR and WRMSR of an MSR that nobody else has, and what of MSR
+ * IA32_MISC_ENABLE is the PMU's.  PMU_MSR_OTHER without a PMU.
+ */
+PmuAccess pmu_cpu_rdmsr(CPUX86State *env, uint32_t msr, uint64_t *val);
+PmuAccess pmu_cpu_wrmsr(CPUX86State *env, uint32_t msr, uint64_t val);
+uint64_t pmu_cpu_misc_enable(CPUX86State *env, uint64_t val);
+
+/* SMI, when what has retired before has been settled, and RSM. */
+void pmu_cpu_smi(CPUX86State *env);
+void pmu_cpu_rsm(CPUX86State *env);
+
+/* RDPMC at a privilege that it is allowed at; false means #GP. */
+bool pmu_cpu_rdpmc(CPUX86State *env, uint32_t ecx, uint64_t *val);
+
+/* An external interrupt is about to be delivered, and all is settled. */
+void pmu_cpu_interrupt(CPUX86State *env);
+#endif
+
+#else
+
+static inline uint64_t pmu_cpu_supported(X86CPU *cpu, FeatureWord w)
+{
+    return 0;
+}
+
+static inline void pmu_cpu_expand_features(X86CPU *cpu)
+{
+}
+
+static inline bool pmu_cpu_realize(X86CPU *cpu, Error **errp)
+{
+    return true;
+}
+
+static inline void pmu_cpu_cpuid(X86CPU *cpu, uint32_t leaf, uint32_t *eax,
+                                 uint32_t *ebx, uint32_t *ecx, uint32_t *edx)
+{
+    *eax = *ebx = *ecx = *edx = 0;
+}
+
+#endif
+
+#endif

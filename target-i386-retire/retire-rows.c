@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * What retires: counting by row, beside a consumer that does not know of it.
+ *
+ * Instructions come off the same fuse for both.  Branches by class are added up
+ * by the code of the blocks, where they have retired for certain.
+ */
+
+#include "qemu/osdep.h"
+#include "retire.h"
+#include "exec/exec-all.h"
+#include "exec/helper-proto.h"
+
+static const RetireCounters *counters(CPUX86State *env)
+{
+    return env_archcpu(env)->retire_counters;
+}
+
+/* The consumer that is told of what is taken off the fuse, or NULL. */
+static const RetireConsumer *told(CPUX86State *env)
+{
+    return env->retire.told ? env_archcpu(env)->retire_told : NULL;
+}
+
+static void report(CPUX86State *env, RetireRow row, uint32_t insns)
+{
+    uint64_t *branches = env->retire.branches[row];
+
+    counters(env)->count(env, row, insns, branches);
+    memset(branches, 0, sizeof(env->retire.branches[row]));
+}
+
+static RetireMode rows_mode(CPUX86State *env, bool *loads)
+{
+    RetireState *r = &env->retire;
+    const RetireConsumer *c = env_archcpu(env)->retire_told;
+    RetireMode mode = c ? c->mode(env, loads) : RETIRE_OFF;
+
+    r->told = mode != RETIRE_OFF;
+    r->row = retire_row(env);
+    r->row_flags = counters(env)->wanted(env, r->row);
+    if (!r->row_flags) {
+        return mode;
+    }
+    if (r->told) {
+        r->row_flags |= RETIRE_TB_TOLD;
+    } else {
+        r->ip_first = 0;
+        r->ip_span = UINT64_MAX;
+        mode = RETIRE_INSNS;
+    }
+    switch (mode) {
+    case RETIRE_INSNS:
+        /* Nor are there any for helper_retire_trip(). */
+        memset(r->branch_unit, 0, sizeof(r->branch_unit));
+        return mode;
+    case RETIRE_RANGE:
+    case RETIRE_PREDICTED:
+        /* Not all is taken off the fuse.  This is rare, and slow. */
+        return RETIRE_STEP;
+    default:
+        return mode;
+    }
+}
+
+static uint32_t rows_near(CPUX86State *env, uint32_t *branches)
+{
+    const RetireState *r = &env->retire;
+
+    *branches = UINT32_MAX;
+    return r->row_flags ? counters(env)->distance(env, r->row, branches) :
+           UINT32_MAX;
+}
+
+static uint32_t rows_distance(CPUX86State *env)
+{
+    const RetireConsumer *c = told(env);
+    uint32_t branches;
+    uint32_t near = rows_near(env, &branches);
+
+    near = MIN(near, branches);
+    return MIN(near, c ? c->distance(env) : RETIRE_FUSE_MAX);
+}
+
+static uint32_t rows_misses(CPUX86State *env)
+{
+    const RetireConsumer *c = told(env);
+
+    return c ? c->misses(env) : 0;
+}
+
+static void rows_count(CPUX86State *env, const RetireCount *n)
+{
+    const RetireConsumer *c = told(env);
+
+    report(env, env->retire.row, n->insns);
+    if (c) {
+        c->count(env, n);
+    }
+}
+
+static void rows_count_misses(CPUX86State *env, uint32_t n)
+{
+    told(env)->count_misses(env, n);
+}
+
+static RetirePlan rows_trip(CPUX86State *env, const RetireBlock *block,
+                            const RetireCount *n)
+{
+    const RetireConsumer *c = told(env);
+    RetirePlan plan = { .action = RETIRE_PLAN_RUN, .insns = RETIRE_FUSE_MAX };
+    uint32_t near, branches;
+
+    report(env, env->retire.row, n->insns);
+    if (c) {
+        plan = c->trip(env, block, n);
+    }
+    near = rows_near(env, &branches);
+    if (plan.action == RETIRE_PLAN_STEP) {
+        plan.insns = MIN(plan.insns, near + 1ull);
+    } else if (block->insns > near || (block->branch && !branches)) {
+        /* A branch is the last one of its block. */
+        plan.action = RETIRE_PLAN_STEP;
+        plan.insns = MIN(block->insns, near + 1ull);
+    } else if (plan.action == RETIRE_PLAN_RUN) {
+        /* The fuse may be negative now; then the next block trips again. */
+        near = MIN(near, branches);
+        plan.foreseen &= near >= plan.insns + RETIRE_BLOCK_MAX;
+        plan.insns = MIN(plan.insns, near);
+    }
+    return plan;
+}
+
+static void rows_boundary(CPUX86State *env, uint64_t ip, uintptr_t ra)
+{
+    told(env)->boundary(env, ip, ra);
+}
+
+static void rows_retired(CPUX86State *env, const RetireInsn *insn, bool trap)
+{
+    const RetireConsumer *c = told(env);
+
+    if (c) {
+        c->retired(env, insn, trap);
+    }
+}
+
+static bool rows_miss_due(CPUX86State *env, uint32_t ahead,
+                          const RetireMiss *miss)
+{
+    return told(env)->miss_due(env, ahead, miss);
+}
+
+static bool rows_miss(CPUX86State *env, const RetireMiss *miss, bool *boundary)
+{
+    return told(env)->miss(env, miss, boundary);
+}
+
+static void rows_settle(CPUX86State *env, const RetireCount *n)
+{
+    const RetireConsumer *c = told(env);
+
+    report(env, env->retire.row, n->insns);
+    if (c) {
+        c->settle(env, n);
+    }
+}
+
+static void rows_leave(CPUX86State *env)
+{
+    const RetireConsumer *c = told(env);
+
+    if (c) {
+        c->leave(env);
+    }
+}
+
+static const RetireConsumer rows_consumer = {
+    .mode = rows_mode,
+    .distance = rows_distance,
+    .misses = rows_misses,
+    .count = rows_count,
+    .count_misses = rows_count_misses,
+    .trip = rows_trip,
+    .boundary = rows_boundary,
+    .retired = rows_retired,
+    .miss_due = rows_miss_due,
+    .miss = rows_miss,
+    .settle = rows_settle,
+    .leave = rows_leave,
+};
+
+void retire_cpu_realize_rows(X86CPU *cpu, const RetireCounters *counters)
+{
+    cpu->retire_counters = counters;
+    cpu->retire_told = cpu->retire_consumer;
+    cpu->retire_consumer = &rows_consumer;
+}
+
+void retire_cpu_one(CPUX86State *env, RetireRow row, bool far)
+{
+    retire_cpu_count(env);
+    env->retire.branches[row][RETIRE_FAR] += far;
+    report(env, row, 1);
+    counters(env)->sync(env);
+    cpu_sync_retire(env);
+}
+
+/*
+ * A branch retires that goes on at @target; @next is what follows it in memory,
+ * if it is a call.
+ */
+void helper_retire_predict(CPUX86State *env, uint32_t desc, target_ulong target,
+                           target_ulong next)
+{
+    static const RetireClass misses[RETIRE_NR_BRANCHES] = {
+        [RETIRE_BRANCH_COND] = RETIRE_MISP_COND_NOT_TAKEN,
+        [RETIRE_BRANCH_RET] = RETIRE_MISP_RET,
+        [RETIRE_BRANCH_JMP_ABS] = RETIRE_MISP_JMP_IND,
+        [RETIRE_BRANCH_CALL_ABS] = RETIRE_MISP_CALL_IND,
+    };
+    RetireBranch branch = desc & RETIRE_DESC_BRANCH;
+    bool taken = desc & RETIRE_DESC_TAKEN;
+    RetirePrediction p = retire_predict(&env->retire_row_predictor, branch,
+                                        desc >> RETIRE_PREDICT_OFFSET_SHIFT,
+                                        next, taken, target);
+
+    if (!p.correct) {
+        RetireClass class = branch == RETIRE_BRANCH_COND && taken ?
+                            RETIRE_MISP_COND_TAKEN : misses[branch];
+
+        env->retire.branches[desc & RETIRE_DESC_USR ? RETIRE_USR : RETIRE_OS]
+                            [class]++;
+    }
+}
+
+/* As helper_retire(), for code that counts by row. */
+void helper_retire_row(CPUX86State *env, target_ulong ip, uint32_t desc)
+{
+    RetireState *r = &env->retire;
+
+    r->step -= MIN(r->step, retire_ahead(r) + 1);
+    retire_cpu_settle(env);
+    report(env, desc & RETIRE_DESC_USR ? RETIRE_USR : RETIRE_OS, 1);
+    counters(env)->sync(env);
+    if (desc & RETIRE_DESC_TOLD) {
+        rows_retired(env, &(RetireInsn) {
+            .ip = ip,
+            .next = ip + (desc >> RETIRE_DESC_LENGTH_SHIFT),
+            .target = env->eip,
+            .branch = desc & RETIRE_DESC_BRANCH,
+            .taken = desc & RETIRE_DESC_TAKEN,
+        }, (desc & RETIRE_DESC_TF) || env_cpu(env)->watchpoint_hit);
+    }
+    cpu_sync_retire(env);
+}

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * The registers of performance counters, as far as CPUID says that there are
+ * some: Intel's architectural ones, those of P6, and AMD's (APM 13.2).
+ */
+
+#include "pmu-kernel.h"
+
+enum { NMI = 2 };
+
+#define MSR_K7_EVTSEL(n)    (0xc0010000 + (n))
+#define MSR_K7_PERFCTR(n)   (0xc0010004 + (n))
+#define MSR_PERF_CTL(n)     (MSR_PERF_CTL0 + 2 * (n))
+#define MSR_PERF_CTR(n)     (MSR_PERF_CTL0 + 2 * (n) + 1)
+#define MSR_AMD_STATUS      0xc0000300
+#define MSR_AMD_CTL         0xc0000301
+#define MSR_AMD_STATUS_CLR  0xc0000302
+
+#define BITS(n)         ((1ull << (n)) - 1)
+#define CPUID_PDCM      (1u << 15)
+#define CAP_FULL_WIDTH  (1u << 13)
+
+CODE(nops, ".rept 100\n nop\n .endr")
+
+/* @stmt is #GP at CPL 0. */
+#define faults(stmt) (at_cpl(0, stmt) == GP)
+
+static uint64_t got;
+
+static bool rdpmc_is(int cpl, uint32_t index, uint64_t val)
+{
+    got = ~val;
+    return at_cpl(cpl, got = rdpmc(index)) == EXIT && got == val;
+}
+
+static void run_nops(void)
+{
+    set_up(USER_CODE64, (uintptr_t)nops);
+    run();
+}
+
+/* RDPMC of counter 0, that has @val, is a matter of privilege. */
+static void test_pce(uint32_t index, uint64_t val)
+{
+    write_cr4(read_cr4() & ~CR4_PCE);
+    report(rdpmc_is(0, index, val), "RDPMC %x at CPL 0", index);
+    report(at_cpl(3, got = rdpmc(index)) == GP, "CPL 3: #GP without CR4.PCE");
+    write_cr4(read_cr4() | CR4_PCE);
+    report(rdpmc_is(3, index, val), "CPL 3: allowed with it");
+}
+
+static void test_architectural(void)
+{
+    uint32_t eax = cpuid_reg(10, 0, 0), edx = cpuid_reg(10, 0, 3);
+    int version = eax & 0xff, n = eax >> 8 & 0xff, width = eax >> 16 & 0xff;
+    int fixed = version > 1 ? edx & 31 : 0;
+    uint64_t caps = 0, all = BITS(n) | BITS(fixed) << 32;
+    bool full;
+
+    report(version <= 5 && n >= 2 && n <= 8 && width >= 40 && eax >> 24 >= 7,
+           "CPUID.0AH");
+    report((rdmsr(MSR_MISC_ENABLE) & 0x1880) == 0x1880, "IA32_MISC_ENABLE");
+    wrmsr(MSR_MISC_ENABLE, rdmsr(MSR_MISC_ENABLE) ^ 0x1880);
+    report((rdmsr(MSR_MISC_ENABLE) & 0x1880) == 0x1880, "its read-only bits");
+    if (cpuid_reg(1, 0, 2) & CPUID_PDCM) {
+        caps = rdmsr(MSR_PERF_CAPABILITIES);
+        report(faults(wrmsr(MSR_PERF_CAPABILITIES, caps)),
+               "IA32_PERF_CAPABILITIES is read-only");
+    } else {
+        report(faults(got = rdmsr(MSR_PERF_CAPABILITIES)),
+               "no IA32_PERF_CAPABILITIES");
+    }
+    full = caps & CAP_FULL_WIDTH;
+
+    wrmsr(MSR_PMC(0), 0x123480000000);
+    report(rdmsr(MSR_PMC(0)) == (BITS(width) & -0x80000000ull),
+           "IA32_PMC0 is written with 32 bits, sign-extended");
+    wrmsr(MSR_PMC(0), 0x123470000000);
+    report(rdmsr(MSR_PMC(0)) == 0x70000000, "the same, not negative");
+    if (full) {
+        wrmsr(MSR_PMC_FULL(0), 0x123480000000);
+        report(rdmsr(MSR_PMC(0)) == 0x123480000000 &&
+               rdmsr(MSR_PMC_FULL(0)) == 0x123480000000, "IA32_A_PMC0");
+        report(faults(wrmsr(MSR_PMC_FULL(0), 1ull << width)),
+               "IA32_A_PMC0 has no more bits");
+    } else {
+        report(faults(wrmsr(MSR_PMC_FULL(0), 0)), "no IA32_A_PMC0");
+    }
+    report(faults(wrmsr(MSR_EVTSEL(0), 1ull << 63)), "IA32_PERFEVTSEL0[63]");
+    report(faults(wrmsr(MSR_EVTSEL(n), 0)) == (n < 8),
+           "IA32_PERFEVTSEL%d", n);
+
+    wrmsr(MSR_PMC(0), 0x1234);
+    test_pce(0, 0x1234);
+    report(faults(got = rdpmc(n)) && faults(got = rdpmc(64)) &&
+           faults(got = rdpmc(0x80000000)), "RDPMC of what there is not");
+
+    if (version >= 2) {
+        wrmsr(MSR_FIXED_CTR(0), 0x5678);
+        report(rdpmc_is(0, 0x40000000, 0x5678) &&
+               faults(got = rdpmc(0x40000000 + fixed)), "RDPMC: fixed ones");
+        report(faults(wrmsr(MSR_FIXED_CTR_CTRL, 0xfull << 4 * fixed)),
+               "IA32_FIXED_CTR_CTRL: no more of them");
+        wrmsr(MSR_GLOBAL_CTRL, all);
+        report(rdmsr(MSR_GLOBAL_CTRL) == all &&
+               faults(wrmsr(MSR_GLOBAL_CTRL, 1ull << n)) &&
+               faults(wrmsr(MSR_GLOBAL_CTRL, 1ull << (32 + fixed))),
+               "IA32_PERF_GLOBAL_CTRL");
+        report(faults(wrmsr(MSR_GLOBAL_STATUS, 0)),
+               "IA32_PERF_GLOBAL_STATUS is read-only");
+    }
+    if (version >= 4) {
+        wrmsr(MSR_GLOBAL_STATUS_SET, 1);
+        report(rdmsr(MSR_GLOBAL_STATUS) == 1, "IA32_PERF_GLOBAL_STATUS_SET");
+        wrmsr(MSR_GLOBAL_STATUS_RESET, 1);
+        report(rdmsr(MSR_GLOBAL_STATUS) == 0, "IA32_PERF_GLOBAL_STATUS_RESET");
+        wrmsr(MSR_EVTSEL(1), 0xc0);
+        report(rdmsr(MSR_GLOBAL_INUSE) == 2 &&
+               faults(wrmsr(MSR_GLOBAL_INUSE, 0)), "IA32_PERF_GLOBAL_INUSE");
+    } else if (version >= 2) {
+        report(faults(wrmsr(MSR_GLOBAL_STATUS_SET, 0)) &&
+               faults(got = rdmsr(MSR_GLOBAL_INUSE)), "no more of them");
+    }
+
+    /* 100 NOPs and INT */
+    wrmsr(MSR_EVTSEL(0), 0xc0 | EVTSEL_USR | EVTSEL_EN);
+    wrmsr(MSR_PMC(0), 0);
+    run_nops();
+    wrmsr(MSR_EVTSEL(0), 0);
+    report(rdmsr(MSR_PMC(0)) == 101, "instructions are counted");
+    wrmsr(MSR_EVTSEL(0), 0xc0 | EVTSEL_USR | EVTSEL_EN | EVTSEL_INT);
+    wrmsr(MSR_PMC(0), -50);
+    run_nops();
+    report(regs.vector == NMI && regs.rip == (uintptr_t)nops + 50 &&
+           APIC(APIC_LVTPC) == (LVT_MASKED | LVT_NMI) &&
+           (version < 2 || rdmsr(MSR_GLOBAL_STATUS) == 1),
+           "an overflow interrupts, and masks LVTPC");
+    wrmsr(MSR_EVTSEL(0), 0);
+}
+
+/* EN of the first one is for both (perfctr's "P6"). */
+static void test_p6(void)
+{
+    wrmsr(MSR_EVTSEL(1), 0xc0 | EVTSEL_USR);
+    wrmsr(MSR_PMC(1), 0);
+    run_nops();
+    report(rdmsr(MSR_PMC(1)) == 0, "PerfEvtSel1 alone counts nothing");
+    wrmsr(MSR_EVTSEL(0), 0xc0 | EVTSEL_USR | EVTSEL_EN);
+    wrmsr(MSR_PMC(0), 0);
+    run_nops();
+    wrmsr(MSR_EVTSEL(0), 0);
+    report(rdmsr(MSR_PMC(0)) == 101 && rdmsr(MSR_PMC(1)) == 101,
+           "PerfEvtSel0[22] is for both");
+    wrmsr(MSR_PMC(0), 0x80000001);
+    report(rdmsr(MSR_PMC(0)) == (BITS(40) & -0x7fffffffull), "40 bits");
+    test_pce(0, BITS(40) & -0x7fffffffull);
+    report(faults(got = rdpmc(2)), "RDPMC of what there is not");
+    wrmsr(MSR_EVTSEL(0), 0xc0 | EVTSEL_USR | EVTSEL_EN | EVTSEL_INT);
+    wrmsr(MSR_PMC(0), -50);
+    run_nops();
+    report(regs.vector == NMI && regs.rip == (uintptr_t)nops + 50,
+           "an overflow interrupts");
+    wrmsr(MSR_EVTSEL(0), 0);
+}
+
+static void test_amd(bool core, bool v2)
+{
+    uint32_t evtsel = core ? MSR_PERF_CTL(0) : MSR_K7_EVTSEL(0);
+    uint32_t perfctr = core ? MSR_PERF_CTR(0) : MSR_K7_PERFCTR(0);
+    uint32_t n = core ? 6 : 4;
+
+    /* kernel_init() has started some. */
+    for (int i = 0; i < (core ? n : 0); i++) {
+        wrmsr(MSR_PERF_CTL(i), 0);
+    }
+    if (v2) {
+        report((cpuid_reg(0x80000022, 0, 1) & 15) == n &&
+               cpuid_reg(0x80000022, 0, 0) == 1, "CPUID Fn8000_0022");
+        wrmsr(MSR_AMD_CTL, BITS(n));
+    }
+    report(cpuid_reg(10, 0, 0) == 0, "no CPUID.0AH");
+    wrmsr(evtsel, ~0ull & ~(uint64_t)EVTSEL_EN);
+    report(!(rdmsr(evtsel) & EVTSEL_EN), "reserved bits are ignored");
+    wrmsr(evtsel, 0);
+    wrmsr(perfctr, 0xfedc123480000000);
+    report(rdmsr(perfctr) == 0x123480000000, "48 bits");
+    test_pce(0, 0x123480000000);
+    report(faults(got = rdpmc(10)), "RDPMC of what there is not");
+    if (core) {
+        wrmsr(MSR_PERF_CTR(3), 0x42);
+        wrmsr(MSR_PERF_CTR(5), 0x43);
+        report(rdmsr(MSR_K7_PERFCTR(3)) == 0x42 && rdpmc_is(0, 5, 0x43),
+               "four are the old ones");
+    } else {
+        report(faults(got = rdpmc(4)), "there are four");
+    }
+    wrmsr(perfctr, 0);
+    wrmsr(evtsel, 0xc0 | EVTSEL_USR | EVTSEL_EN);
+    run_nops();
+    wrmsr(evtsel, 0);
+    report(rdmsr(perfctr) == 101, "instructions are counted");
+    wrmsr(perfctr, -50);
+    wrmsr(evtsel, 0xc0 | EVTSEL_USR | EVTSEL_EN | EVTSEL_INT);
+    run_nops();
+    report(regs.vector == NMI && regs.rip == (uintptr_t)nops + 50 &&
+           APIC(APIC_LVTPC) == LVT_NMI,
+           "an overflow interrupts, and does not mask LVTPC");
+    if (v2) {
+        report(rdmsr(MSR_AMD_STATUS) == 1, "PerfCntrGlobalStatus");
+        wrmsr(MSR_AMD_STATUS_CLR, 1);
+        report(rdmsr(MSR_AMD_STATUS) == 0, "PerfCntrGlobalStatusClr");
+        wrmsr(perfctr, 0);
+        wrmsr(MSR_AMD_CTL, 0);
+        run_nops();
+        report(rdmsr(perfctr) == 0, "PerfCntrGlobalCtl stops it");
+    }
+    wrmsr(evtsel, 0);
+}
+
+int main(void)
+{
+    bool intel = cpuid_reg(0, 0, 1) == 0x756e6547;
+
+    kernel_init();
+    apic_init(LVT_NMI);
+    if (intel && cpuid_reg(0, 0, 0) >= 10 && cpuid_reg(10, 0, 0)) {
+        test_architectural();
+    } else if (intel) {
+        test_p6();
+    } else {
+        bool core = cpuid_reg(0x80000001, 0, 2) & CPUID_PERFCTR_CORE;
+
+        test_amd(core, cpuid_reg(0x80000000, 0, 0) >= 0x80000022 &&
+                 (cpuid_reg(0x80000022, 0, 0) & 1));
+    }
+    return report_summary();
+}
