@@ -175,13 +175,18 @@ static inline void cb_st32(const Place *p, uint32_t offset, uint32_t val)
 }
 
 /* The head, behind the record that it makes visible to other processors. */
+static NOINLINE void st32_release(LwpMem *mem, uint64_t addr, uint32_t val)
+{
+    atomic_thread_fence(memory_order_release);
+    st32(mem, addr, val);
+}
+
 static inline void cb_publish_head(const Place *p, uint32_t val)
 {
     _Atomic uint32_t *host = (void *)(p->host.cb + CB_HEAD);
 
     if (!p->direct) {
-        atomic_thread_fence(memory_order_release);
-        st32(p->mem, p->cb + CB_HEAD, val);
+        st32_release(p->mem, p->cb + CB_HEAD, val);
     } else {
         atomic_store_explicit(host, LE32(val), memory_order_release);
     }
