@@ -27,7 +27,7 @@ typedef struct GuestMem {
 /* The flags of all pages of a range; @host is that of the last one. */
 static int __attribute__((noinline))
 probe_pages(GuestMem *m, uint64_t addr, uint32_t len, bool nonfault,
-                       void **host)
+            void **host)
 {
     int flags = 0;
 

@@ -175,15 +175,12 @@ void helper_retire(CPUX86State *env, target_ulong ip, uint32_t desc)
     RetireState *r = &env->retire;
 
     if (env->retire_flags) {
+        RetireInsn insn = retire_insn(env, ip, desc);
+
         r->step -= MIN(r->step, retire_ahead(r) + 1);
         retire_cpu_settle(env);
-        consumer(env)->retired(env, &(RetireInsn) {
-            .ip = ip,
-            .next = ip + (desc >> RETIRE_DESC_LENGTH_SHIFT),
-            .target = env->eip,
-            .branch = desc & RETIRE_DESC_BRANCH,
-            .taken = desc & RETIRE_DESC_TAKEN,
-        }, (desc & RETIRE_DESC_TF) || env_cpu(env)->watchpoint_hit);
+        consumer(env)->retired(env, &insn, (desc & RETIRE_DESC_TF) ||
+                                           env_cpu(env)->watchpoint_hit);
         if (!r->step ||
             retire_tb_mode(env->retire_flags) == RETIRE_BOUNDARY) {
             cpu_sync_retire(env);

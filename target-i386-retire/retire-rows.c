@@ -244,13 +244,10 @@ void helper_retire_row(CPUX86State *env, target_ulong ip, uint32_t desc)
     report(env, desc & RETIRE_DESC_USR ? RETIRE_USR : RETIRE_OS, 1);
     counters(env)->sync(env);
     if (desc & RETIRE_DESC_TOLD) {
-        rows_retired(env, &(RetireInsn) {
-            .ip = ip,
-            .next = ip + (desc >> RETIRE_DESC_LENGTH_SHIFT),
-            .target = env->eip,
-            .branch = desc & RETIRE_DESC_BRANCH,
-            .taken = desc & RETIRE_DESC_TAKEN,
-        }, (desc & RETIRE_DESC_TF) || env_cpu(env)->watchpoint_hit);
+        RetireInsn insn = retire_insn(env, ip, desc);
+
+        rows_retired(env, &insn, (desc & RETIRE_DESC_TF) ||
+                                 env_cpu(env)->watchpoint_hit);
     }
     cpu_sync_retire(env);
 }

@@ -122,6 +122,19 @@ void retire_cpu_count(CPUX86State *env);
 /* Operand descriptor of helper_retire_predict(), beside the first three */
 #define RETIRE_PREDICT_OFFSET_SHIFT 8       /* of the branch in its page */
 
+/* What helper_retire() and its like are called for; EIP is what runs next. */
+static inline RetireInsn retire_insn(CPUX86State *env, uint64_t ip,
+                                     uint32_t desc)
+{
+    return (RetireInsn) {
+        .ip = ip,
+        .next = ip + (desc >> RETIRE_DESC_LENGTH_SHIFT),
+        .target = env->eip,
+        .branch = desc & RETIRE_DESC_BRANCH,
+        .taken = desc & RETIRE_DESC_TAKEN,
+    };
+}
+
 /*
  * Operand descriptor of helper_retire_trip(): RETIRE_DESC_BRANCH, the number of
  * instructions that count from RETIRE_DESC_INSNS_SHIFT on, and these.

@@ -361,7 +361,7 @@ static inline uint32_t distance(const LwpState *s)
 /* A branch is an instruction, too. */
 static inline uint32_t or_branches(const LwpState *s, uint32_t run)
 {
-    if (s->only || s->by_prediction || !enabled(s, LWP_EVENT_BRE)) {
+    if (s->by_prediction || !enabled(s, LWP_EVENT_BRE)) {
         return run;
     }
     return MIN((int32_t)run, MAX(s->counter[LWP_EVENT_BRE - 1], 0));
@@ -561,16 +561,6 @@ static inline bool store_record(LwpState *s, LwpMem *mem,
                         record, left);
 }
 
-/* The first of those that are pending; @left as for store_at(). */
-static inline void store_first(LwpState *s, LwpMem *mem, int32_t left)
-{
-    store_record(s, mem, &s->pending[0], left);
-    if (--s->npending) {
-        memmove(&s->pending[0], &s->pending[1],
-                s->npending * sizeof(s->pending[0]));
-    }
-}
-
 static void store_next(LwpState *s, LwpMem *mem)
 {
     unsigned event = s->pending[0].q[0] & 0xff;
@@ -579,7 +569,11 @@ static void store_next(LwpState *s, LwpMem *mem)
     if (event <= LWP_NR_EVENTS && enabled(s, event)) {
         left = s->counter[event - 1];
     }
-    store_first(s, mem, left);
+    store_record(s, mem, &s->pending[0], left);
+    if (--s->npending) {
+        memmove(&s->pending[0], &s->pending[1],
+                s->npending * sizeof(s->pending[0]));
+    }
 }
 
 static void store_pending(LwpState *s, LwpMem *mem)
