@@ -16,7 +16,7 @@ QEMU_BUILD_BUG_ON(PMU_MISP_RET - PMU_COND_TAKEN != (int)RETIRE_MISP_RET);
 
 #define PMU_BRANCHES    (PMU_BIT(PMU_MISP_RET + 1) - PMU_BIT(PMU_COND_TAKEN))
 
-static uint64_t pmu_counters_wanted(CPUX86State *env, RetireRow row)
+static RetireDetail pmu_counters_wanted(CPUX86State *env, RetireRow row)
 {
     PmuState *s = &env->pmu;
     const PmuConfig *config = &env_archcpu(env)->pmu_config;
@@ -25,9 +25,14 @@ static uint64_t pmu_counters_wanted(CPUX86State *env, RetireRow row)
     pmu_set_svm(s, config, env->efer & MSR_EFER_SVME,
                 env->hflags & HF_GUEST_MASK);
     wanted = pmu_wanted(s, (PmuRow)row);
-    return (wanted ? RETIRE_TB_ROWS : 0) |
-           (wanted & PMU_BRANCHES ? RETIRE_TB_CLASSES : 0) |
-           (wanted & PMU_MISPREDICTED ? RETIRE_TB_PREDICTS : 0);
+    if (wanted & PMU_MISPREDICTED) {
+        return RETIRE_PREDICTIONS;
+    } else if (pmu_wants_classes(s, (PmuRow)row)) {
+        return RETIRE_EACH_CLASS;
+    } else if (wanted & PMU_BRANCHES) {
+        return RETIRE_ALL_BRANCHES;
+    }
+    return wanted ? RETIRE_NO_BRANCHES : RETIRE_NOTHING;
 }
 
 static uint32_t pmu_counters_distance(CPUX86State *env, RetireRow row,

@@ -132,8 +132,7 @@ void retire_cpu_flush(X86CPU *cpu)
         retire_cache_flush(cpu->retire_cache);
     }
     memset(&cpu->env.retire_predictor, 0, sizeof(cpu->env.retire_predictor));
-    memset(&cpu->env.retire_row_predictor, 0,
-           sizeof(cpu->env.retire_row_predictor));
+    retire_counting_init(&cpu->env.retire_counting);
 }
 
 void retire_cpu_set_mode(CPUX86State *env, RetireMode mode, bool loads)

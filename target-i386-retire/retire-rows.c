@@ -22,12 +22,39 @@ static const RetireConsumer *told(CPUX86State *env)
     return env->retire.told ? env_archcpu(env)->retire_told : NULL;
 }
 
-static void report(CPUX86State *env, RetireRow row, uint32_t insns)
+/*
+ * Report what @env has, and @insns instructions and @near branches, of which it
+ * does not matter what they are.
+ */
+static void report(CPUX86State *env, RetireRow row, uint32_t insns,
+                   uint32_t near)
 {
-    uint64_t *branches = env->retire.branches[row];
+    static const RetireClass mispredicted[] = {
+        [RETIRE_COND_TAKEN] = RETIRE_MISP_COND_TAKEN,
+        [RETIRE_COND_NOT_TAKEN] = RETIRE_MISP_COND_NOT_TAKEN,
+        [RETIRE_JMP_IND] = RETIRE_MISP_JMP_IND,
+        [RETIRE_CALL_IND] = RETIRE_MISP_CALL_IND,
+        [RETIRE_RET] = RETIRE_MISP_RET,
+    };
+    uint64_t branches[RETIRE_NR_CLASSES] = { };
 
+    for (int i = 0; i < ARRAY_SIZE(env->retire.branches[row]); i++) {
+        uint64_t n = env->retire.branches[row][i];
+
+        env->retire.branches[row][i] = 0;
+        branches[i] = n % RETIRE_BRANCH_MISPREDICTED / RETIRE_BRANCH_ONE;
+        if (n >= RETIRE_BRANCH_MISPREDICTED) {
+            branches[mispredicted[i]] = n / RETIRE_BRANCH_MISPREDICTED;
+        }
+    }
+    branches[RETIRE_JMP] += near;
     counters(env)->count(env, row, insns, branches);
-    memset(branches, 0, sizeof(env->retire.branches[row]));
+}
+
+/* The same for what has been taken off the fuse. */
+static void report_fuse(CPUX86State *env, const RetireCount *n)
+{
+    report(env, env->retire.row, n->insns, env->retire.told ? 0 : n->branches);
 }
 
 static RetireMode rows_mode(CPUX86State *env, bool *loads)
@@ -35,19 +62,42 @@ static RetireMode rows_mode(CPUX86State *env, bool *loads)
     RetireState *r = &env->retire;
     const RetireConsumer *c = env_archcpu(env)->retire_told;
     RetireMode mode = c ? c->mode(env, loads) : RETIRE_OFF;
+    RetireDetail detail;
 
     r->told = mode != RETIRE_OFF;
     r->row = retire_row(env);
-    r->row_flags = counters(env)->wanted(env, r->row);
-    if (!r->row_flags) {
+    r->row_flags = 0;
+    detail = counters(env)->wanted(env, r->row);
+    if (detail == RETIRE_NOTHING) {
         return mode;
     }
+    r->row_flags = RETIRE_TB_ROWS;
     if (r->told) {
         r->row_flags |= RETIRE_TB_TOLD;
+        if (detail == RETIRE_ALL_BRANCHES) {
+            detail = RETIRE_EACH_CLASS;
+        }
     } else {
         r->ip_first = 0;
         r->ip_span = UINT64_MAX;
         mode = RETIRE_INSNS;
+    }
+    switch (detail) {
+    case RETIRE_PREDICTIONS:
+        r->row_flags |= RETIRE_TB_PREDICTS;
+        /* fall through */
+    case RETIRE_EACH_CLASS:
+        r->row_flags |= RETIRE_TB_CLASSES;
+        break;
+    case RETIRE_ALL_BRANCHES:
+        r->row_flags |= RETIRE_TB_SUMS;
+        mode = RETIRE_BRANCHES;
+        for (int i = RETIRE_BRANCH_NONE + 1; i < RETIRE_NR_BRANCHES; i++) {
+            r->branch_unit[i] = 1;
+        }
+        break;
+    default:
+        break;
     }
     switch (mode) {
     case RETIRE_INSNS:
@@ -93,7 +143,7 @@ static void rows_count(CPUX86State *env, const RetireCount *n)
 {
     const RetireConsumer *c = told(env);
 
-    report(env, env->retire.row, n->insns);
+    report_fuse(env, n);
     if (c) {
         c->count(env, n);
     }
@@ -111,7 +161,7 @@ static RetirePlan rows_trip(CPUX86State *env, const RetireBlock *block,
     RetirePlan plan = { .action = RETIRE_PLAN_RUN, .insns = RETIRE_FUSE_MAX };
     uint32_t near, branches;
 
-    report(env, env->retire.row, n->insns);
+    report_fuse(env, n);
     if (c) {
         plan = c->trip(env, block, n);
     }
@@ -160,7 +210,7 @@ static void rows_settle(CPUX86State *env, const RetireCount *n)
 {
     const RetireConsumer *c = told(env);
 
-    report(env, env->retire.row, n->insns);
+    report_fuse(env, n);
     if (c) {
         c->settle(env, n);
     }
@@ -200,38 +250,10 @@ void retire_cpu_realize_rows(X86CPU *cpu, const RetireCounters *counters)
 void retire_cpu_one(CPUX86State *env, RetireRow row, bool far)
 {
     retire_cpu_count(env);
-    env->retire.branches[row][RETIRE_FAR] += far;
-    report(env, row, 1);
+    env->retire.branches[row][RETIRE_FAR] += far ? RETIRE_BRANCH_ONE : 0;
+    report(env, row, 1, 0);
     counters(env)->sync(env);
     cpu_sync_retire(env);
-}
-
-/*
- * A branch retires that goes on at @target; @next is what follows it in memory,
- * if it is a call.
- */
-void helper_retire_predict(CPUX86State *env, uint32_t desc, target_ulong target,
-                           target_ulong next)
-{
-    static const RetireClass misses[RETIRE_NR_BRANCHES] = {
-        [RETIRE_BRANCH_COND] = RETIRE_MISP_COND_NOT_TAKEN,
-        [RETIRE_BRANCH_RET] = RETIRE_MISP_RET,
-        [RETIRE_BRANCH_JMP_ABS] = RETIRE_MISP_JMP_IND,
-        [RETIRE_BRANCH_CALL_ABS] = RETIRE_MISP_CALL_IND,
-    };
-    RetireBranch branch = desc & RETIRE_DESC_BRANCH;
-    bool taken = desc & RETIRE_DESC_TAKEN;
-    RetirePrediction p = retire_predict(&env->retire_row_predictor, branch,
-                                        desc >> RETIRE_PREDICT_OFFSET_SHIFT,
-                                        next, taken, target);
-
-    if (!p.correct) {
-        RetireClass class = branch == RETIRE_BRANCH_COND && taken ?
-                            RETIRE_MISP_COND_TAKEN : misses[branch];
-
-        env->retire.branches[desc & RETIRE_DESC_USR ? RETIRE_USR : RETIRE_OS]
-                            [class]++;
-    }
 }
 
 /* As helper_retire(), for code that counts by row. */
@@ -241,7 +263,7 @@ void helper_retire_row(CPUX86State *env, target_ulong ip, uint32_t desc)
 
     r->step -= MIN(r->step, retire_ahead(r) + 1);
     retire_cpu_settle(env);
-    report(env, desc & RETIRE_DESC_USR ? RETIRE_USR : RETIRE_OS, 1);
+    report(env, desc & RETIRE_DESC_USR ? RETIRE_USR : RETIRE_OS, 1, 0);
     counters(env)->sync(env);
     if (desc & RETIRE_DESC_TOLD) {
         RetireInsn insn = retire_insn(env, ip, desc);

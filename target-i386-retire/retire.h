@@ -51,16 +51,21 @@ struct RetireConsumer {
     void (*leave)(CPUX86State *env);
 };
 
+/* How much there is to count in a row; each includes the one before. */
+typedef enum RetireDetail {
+    RETIRE_NOTHING,
+    RETIRE_NO_BRANCHES,     /* instructions */
+    RETIRE_ALL_BRANCHES,    /* near ones are all RETIRE_JMP */
+    RETIRE_EACH_CLASS,
+    RETIRE_PREDICTIONS,
+} RetireDetail;
+
 /*
  * Who counts by row; there may be one beside the consumer, which does not know.
  * These run on the CPU's own thread.
  */
 struct RetireCounters {
-    /*
-     * RETIRE_TB_ROWS, with RETIRE_TB_CLASSES and RETIRE_TB_PREDICTS, or 0 if
-     * nothing counts in @row.
-     */
-    uint64_t (*wanted)(CPUX86State *env, RetireRow row);
+    RetireDetail (*wanted)(CPUX86State *env, RetireRow row);
     /*
      * So many instructions may retire in @row before sync() has to be called
      * behind one of them; and so many branches, in *@branches.
@@ -85,6 +90,7 @@ struct RetireCounters {
 #define RETIRE_TB_CLASSES       (1ull << 37)    /* and branches by class */
 #define RETIRE_TB_TOLD          (1ull << 38)    /* and the consumer is told */
 #define RETIRE_TB_PREDICTS      (1ull << 39)    /* and branches predicted */
+#define RETIRE_TB_SUMS          (1ull << 40)    /* or their sum matters */
 
 static inline RetireMode retire_tb_mode(uint64_t flags)
 {
@@ -118,9 +124,6 @@ void retire_cpu_count(CPUX86State *env);
 #define RETIRE_DESC_USR         (1u << 5)   /* RETIRE_USR; retire_row() only */
 #define RETIRE_DESC_TOLD        (1u << 6)   /* so is the consumer; the same */
 #define RETIRE_DESC_LENGTH_SHIFT 8          /* of a branch, in bytes */
-
-/* Operand descriptor of helper_retire_predict(), beside the first three */
-#define RETIRE_PREDICT_OFFSET_SHIFT 8       /* of the branch in its page */
 
 /* What helper_retire() and its like are called for; EIP is what runs next. */
 static inline RetireInsn retire_insn(CPUX86State *env, uint64_t ip,

@@ -14,6 +14,7 @@ typedef struct RetireDisas {
     bool rows;              /* it is counted by row, */
     bool classes;           /* and so are branches by class, */
     bool predicts;          /* and how they were predicted, */
+    bool sums;              /* or near ones are taken off the fuse, */
     bool told;              /* but the consumer wants to know, too */
     bool learns;            /* the last branch is shown to the predictor */
     bool last_late;         /* the block's last instruction is counted late */

@@ -639,10 +639,19 @@ static int64_t distance(const PmuState *s, const PmuConfig *config, unsigned n)
     return left;
 }
 
+static bool tells_apart(uint32_t quantities)
+{
+    uint32_t near = quantities & BRANCHES & ~B(FAR);
+
+    return (near && near != (BRANCHES & ~B(FAR))) ||
+           (quantities & PMU_MISPREDICTED);
+}
+
 /* The registers have changed; nothing is pending. */
 static void update(PmuState *s, const PmuConfig *config)
 {
     s->wanted[PMU_OS] = s->wanted[PMU_USR] = 0;
+    s->classes[PMU_OS] = s->classes[PMU_USR] = false;
     for (unsigned n = 0; n < PMU_NR_COUNTERS; n++) {
         const PmuCounter *counter = &s->counter[n];
 
@@ -650,6 +659,8 @@ static void update(PmuState *s, const PmuConfig *config)
         for (int r = 0; r < PMU_NR_ROWS; r++) {
             if (counter->rows >> r & 1) {
                 s->wanted[r] |= counter->add | counter->sub | B(INSNS);
+                s->classes[r] |= tells_apart(counter->add) ||
+                                 tells_apart(counter->sub);
             }
         }
     }

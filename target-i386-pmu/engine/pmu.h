@@ -157,6 +157,7 @@ typedef struct PmuState {
     /* The rest follows from the above and from what has been counted since. */
     PmuCounter counter[PMU_NR_COUNTERS];
     uint32_t wanted[PMU_NR_ROWS];       /* see pmu_wanted() */
+    bool classes[PMU_NR_ROWS];          /* see pmu_wants_classes() */
     bool pmi;                           /* not taken by pmu_sync() yet */
     /*
      * Counted, but not in value[] yet.  So many instructions may be counted
@@ -265,6 +266,15 @@ void pmu_set_svm(PmuState *s, const PmuConfig *config, bool svme, bool guest);
 static inline uint32_t pmu_wanted(const PmuState *s, PmuRow row)
 {
     return s->wanted[row];
+}
+
+/*
+ * Whether it matters in @row of which quantity a near branch is.  If not, each
+ * may be counted as any of those from PMU_COND_TAKEN to PMU_RET.
+ */
+static inline bool pmu_wants_classes(const PmuState *s, PmuRow row)
+{
+    return s->classes[row];
 }
 
 /*

@@ -76,6 +76,36 @@ static bool expect_known(RetirePredictor *p, uint64_t history)
 
 _Static_assert(RETIRE_NR_KNOWN == 1 << 8, "expect_known() takes 8 bits");
 
+/* Bits 1:0 of a state are the last outcomes, above are the counters. */
+static uint64_t next_state(unsigned state, bool taken)
+{
+    unsigned shift = 2 + 2 * (state & 3);
+    unsigned n = state >> shift & 3;
+    bool correct = (n >= 2) == taken;
+
+    state &= ~(3u << shift);
+    n = taken ? (n < 3 ? n + 1 : 3) : (n ? n - 1 : 0);
+    state = (state & ~3u) | n << shift | ((state << 1 | taken) & 3);
+    return state * sizeof(uint64_t) + RETIRE_BRANCH_ONE +
+           (correct ? 0 : RETIRE_BRANCH_MISPREDICTED);
+}
+
+void retire_counting_init(RetireCounting *p)
+{
+    /* What is new is expected to go on as it did last, but not for long. */
+    const unsigned first = (1 << 2 | 2 << 4 | 1 << 6 | 2 << 8) *
+                           sizeof(uint64_t);
+
+    *p = (RetireCounting) { .top = 0 };
+    for (unsigned i = 0; i < RETIRE_NR_STATES; i++) {
+        p->next[0][i] = next_state(i, false);
+        p->next[1][i] = next_state(i, true);
+    }
+    for (unsigned i = 0; i < RETIRE_NR_HISTORIES; i++) {
+        p->state[i] = first;
+    }
+}
+
 /* translate-retire.c.inc learns the same inline, where nobody asks. */
 RetirePrediction retire_predict(RetirePredictor *p, RetireBranch branch,
                                 uint64_t ip, uint64_t next, bool taken,

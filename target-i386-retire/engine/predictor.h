@@ -67,6 +67,34 @@ static inline uint32_t retire_target_index(uint64_t ip)
     return ip % RETIRE_NR_TARGETS;
 }
 
+/*
+ * Another one, for who counts all that are predicted wrongly: translated code
+ * asks it at each branch.  A conditional branch is expected to do what it
+ * mostly did of late when its own last two outcomes were the same; for each
+ * pair of outcomes that is a counter of two bits, as textbooks have it.
+ * Targets are expected as above.
+ */
+#define RETIRE_NR_STATES    1024    /* two outcomes, four counters */
+
+/*
+ * What RetireCounting.next[] has is added to RetireState.branches[]: a branch,
+ * if it was predicted wrongly that, too, and the offset of the state that comes
+ * next, of which the sum is of no use.
+ */
+#define RETIRE_BRANCH_ONE           (1ull << 28)
+#define RETIRE_BRANCH_MISPREDICTED  (1ull << 46)
+
+typedef struct RetireCounting {
+    uint8_t top;            /* as RetirePredictor's */
+    uint16_t state[RETIRE_NR_HISTORIES];    /* an offset in each of next[] */
+    uint64_t next[2][RETIRE_NR_STATES];     /* by whether the branch is taken */
+    uint64_t returns[RETIRE_NR_RETURNS];
+    uint64_t targets[RETIRE_NR_TARGETS];
+} RetireCounting;
+
+/* No branch has ever been taken. */
+void retire_counting_init(RetireCounting *p);
+
 typedef struct RetirePrediction {
     bool valid;             /* false if there was nothing to go by */
     bool correct;

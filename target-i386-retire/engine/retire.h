@@ -130,8 +130,11 @@ typedef struct RetireState {
     bool told;              /* the consumer is told of the current row, too */
     RetireRow row;          /* of what is taken off the fuse */
     uint64_t row_flags;     /* what retire_flags has for that reason */
-    /* Branches that have retired and have not been reported yet. */
-    uint64_t branches[RETIRE_NR_ROWS][RETIRE_NR_CLASSES];
+    /*
+     * Branches that have retired and have not been reported yet, each one a
+     * RETIRE_BRANCH_ONE; the fuse sees to it that they are not too many.
+     */
+    uint64_t branches[RETIRE_NR_ROWS][RETIRE_FAR + 1];
 } RetireState;
 
 /* What the consumer wants of a block that has tripped the fuse. */

@@ -1183,6 +1183,64 @@ static void test_predict_histories(void)
     }
 }
 
+/* What translated code does with a conditional branch; 1 if mispredicted. */
+static int counting_step(RetireCounting *p, unsigned branch, bool taken)
+{
+    uint64_t word = p->next[taken][p->state[branch] / sizeof(p->next[0][0])];
+
+    p->state[branch] = word;
+    g_assert_cmpuint(word % RETIRE_BRANCH_MISPREDICTED / RETIRE_BRANCH_ONE, ==,
+                     1);
+    return word / RETIRE_BRANCH_MISPREDICTED;
+}
+
+/* The same as its description has it, told apart by the last two outcomes. */
+static void test_counting_model(void)
+{
+    g_autofree RetireCounting *p = g_new(RetireCounting, 1);
+    int counter[2][2][2] = { { { 1, 2 }, { 1, 2 } }, { { 1, 2 }, { 1, 2 } } };
+    bool last[2][2] = { };
+
+    retire_counting_init(p);
+    for (int i = 0; i < 100000; i++) {
+        int branch = g_test_rand_int_range(0, 2);
+        int odds = i / 1000 % 11;
+        bool taken = g_test_rand_int_range(0, 10) < odds;
+        int *n = &counter[branch][last[branch][1]][last[branch][0]];
+
+        g_assert_cmpint(counting_step(p, branch, taken), ==,
+                        (*n >= 2) != taken);
+        *n = CLAMP(*n + (taken ? 1 : -1), 0, 3);
+        last[branch][1] = last[branch][0];
+        last[branch][0] = taken;
+    }
+}
+
+/* Mispredictions of @n executions after @n, of which each @period-th is not */
+static int counting_loop(int period, int n)
+{
+    g_autofree RetireCounting *p = g_new(RetireCounting, 1);
+    int wrong = 0;
+
+    retire_counting_init(p);
+    for (int i = 0; i < 2 * n; i++) {
+        int mispredicted = counting_step(p, 0, i % period != period - 1);
+
+        wrong += i < n ? 0 : mispredicted;
+    }
+    return wrong;
+}
+
+static void test_counting_loops(void)
+{
+    g_assert_cmpint(counting_loop(1, 1000), ==, 0);
+    g_assert_cmpint(counting_loop(2, 1000), ==, 0);
+    g_assert_cmpint(counting_loop(3, 999), ==, 0);
+    for (int period = 4; period < 40; period++) {
+        g_assert_cmpint(counting_loop(period, period * 10), ==, 10);
+    }
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -1201,5 +1259,7 @@ int main(int argc, char **argv)
     g_test_add_func("/predictor/return", test_predict_return);
     g_test_add_func("/predictor/model", test_predict_model);
     g_test_add_func("/predictor/histories", test_predict_histories);
+    g_test_add_func("/predictor/counting/model", test_counting_model);
+    g_test_add_func("/predictor/counting/loops", test_counting_loops);
     return g_test_run();
 }

@@ -208,6 +208,9 @@ static void test_wrmsr(void)
 CODE(random, "mov $1000, %ecx\n mov $1, %eax\n"
      "1: imul $1103515245, %eax, %eax\n add $12345, %eax\n"
      "test $0x10000, %eax\n jz 2f\n nop\n 2: dec %ecx\n jnz 1b")
+/* Not taken each third time: known once it has been seen, 999 times */
+CODE(thirds, "mov $999, %ecx\n mov $3, %eax\n"
+     "1: dec %eax\n jnz 2f\n mov $3, %eax\n 2: dec %ecx\n jnz 1b")
 /* Targets that are always others */
 CODE(targets, "mov $100, %ecx\n lea 2f(%rip), %rbx\n"
      "1: mov %ecx, %eax\n and $1, %eax\n add %rbx, %rax\n jmp *%rax\n"
@@ -234,6 +237,9 @@ static void test_prediction(void)
         mispredicted(cpl, calls);
         report(mispredicted(cpl, calls) <= 10,
                "CPL %d: returns are predicted", cpl);
+        mispredicted(cpl, thirds);
+        report(mispredicted(cpl, thirds) <= 10,
+               "CPL %d: so is a pattern of three", cpl);
         report(mispredicted(cpl, random) > 300,
                "CPL %d: chance is not predicted", cpl);
         report(mispredicted(cpl, targets) >= 99,
