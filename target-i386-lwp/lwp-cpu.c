@@ -107,7 +107,7 @@ bool lwp_cpu_realize(X86CPU *cpu, Error **errp)
     }
     if ((config->caps & LWP_CAP_PREDICTION) && !has_predictor(cpu)) {
         error_setg(errp, "Feature 'lwp-branch-prediction' needs a predictor, "
-                   "'lwp-branch-predictor' is 'off'");
+                   "'branch-predictor' is 'off'");
         return false;
     }
     if (loads &&
@@ -127,8 +127,8 @@ bool lwp_cpu_realize(X86CPU *cpu, Error **errp)
     }
     config->model = cpu->env.retire_config;
     if (known && memcmp(config, &common, sizeof(common))) {
-        error_setg(errp, "LWP features and properties 'lwp-*' must be the same "
-                   "for all CPUs");
+        error_setg(errp, "LWP features, properties 'lwp-*' and those of the "
+                   "models must be the same for all CPUs");
         return false;
     }
     known = true;

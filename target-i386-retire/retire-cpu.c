@@ -11,31 +11,47 @@
 #endif
 #include "retire.h"
 
+/* Only LWP had these models once, so "lwp-" in front of each is a name, too. */
+void retire_cpu_init(X86CPU *cpu)
+{
+    static const char *const names[] = {
+        "insn-clocks", "refclk-ratio", "l1d-size", "l1d-assoc", "l2-size",
+        "l2-assoc", "l3-size", "l3-assoc", "l2-latency", "l3-latency",
+        "remote-latency", "dram-latency", "other-latency", "branch-predictor",
+    };
+
+    for (int i = 0; i < ARRAY_SIZE(names); i++) {
+        g_autofree char *alias = g_strdup_printf("lwp-%s", names[i]);
+
+        object_property_add_alias(OBJECT(cpu), alias, OBJECT(cpu), names[i]);
+    }
+}
+
 static bool check_ranges(const RetireConfig *config, Error **errp)
 {
     const struct {
         const char *name;
         uint32_t val, min, max;
     } props[] = {
-        { "lwp-insn-clocks", config->insn_clocks, 1, RETIRE_INSN_CLOCKS_MAX },
-        { "lwp-refclk-ratio", config->refclk_ratio,
+        { "insn-clocks", config->insn_clocks, 1, RETIRE_INSN_CLOCKS_MAX },
+        { "refclk-ratio", config->refclk_ratio,
           1, RETIRE_REFCLK_RATIO_MAX },
-        { "lwp-l1d-size", config->cache[RETIRE_L1D].size, 1 * KiB, 1 * MiB },
-        { "lwp-l1d-assoc", config->cache[RETIRE_L1D].assoc,
+        { "l1d-size", config->cache[RETIRE_L1D].size, 1 * KiB, 1 * MiB },
+        { "l1d-assoc", config->cache[RETIRE_L1D].assoc,
           1, RETIRE_ASSOC_MAX },
-        { "lwp-l2-size", config->cache[RETIRE_L2].size, 1 * KiB, 64 * MiB },
-        { "lwp-l2-assoc", config->cache[RETIRE_L2].assoc, 1, RETIRE_ASSOC_MAX },
-        { "lwp-l3-size", config->cache[RETIRE_L3].size, 0, 1 * GiB },
-        { "lwp-l3-assoc", config->cache[RETIRE_L3].assoc, 1, RETIRE_ASSOC_MAX },
-        { "lwp-l2-latency", config->latency[RETIRE_SOURCE_L2],
+        { "l2-size", config->cache[RETIRE_L2].size, 1 * KiB, 64 * MiB },
+        { "l2-assoc", config->cache[RETIRE_L2].assoc, 1, RETIRE_ASSOC_MAX },
+        { "l3-size", config->cache[RETIRE_L3].size, 0, 1 * GiB },
+        { "l3-assoc", config->cache[RETIRE_L3].assoc, 1, RETIRE_ASSOC_MAX },
+        { "l2-latency", config->latency[RETIRE_SOURCE_L2],
           1, RETIRE_LATENCY_MAX },
-        { "lwp-l3-latency", config->latency[RETIRE_SOURCE_L3],
+        { "l3-latency", config->latency[RETIRE_SOURCE_L3],
           1, RETIRE_LATENCY_MAX },
-        { "lwp-remote-latency", config->latency[RETIRE_SOURCE_REMOTE],
+        { "remote-latency", config->latency[RETIRE_SOURCE_REMOTE],
           1, RETIRE_LATENCY_MAX },
-        { "lwp-dram-latency", config->latency[RETIRE_SOURCE_DRAM],
+        { "dram-latency", config->latency[RETIRE_SOURCE_DRAM],
           1, RETIRE_LATENCY_MAX },
-        { "lwp-other-latency", config->latency[RETIRE_SOURCE_OTHER],
+        { "other-latency", config->latency[RETIRE_SOURCE_OTHER],
           1, RETIRE_LATENCY_MAX },
     };
     static const char *const levels[RETIRE_NR_LEVELS] = { "l1d", "l2", "l3" };
@@ -50,7 +66,7 @@ static bool check_ranges(const RetireConfig *config, Error **errp)
     }
     for (int i = 0; i < RETIRE_NR_LEVELS; i++) {
         if (!retire_geometry_valid(&config->cache[i])) {
-            error_setg(errp, "Properties 'lwp-%s-size' and 'lwp-%s-assoc': "
+            error_setg(errp, "Properties '%s-size' and '%s-assoc': "
                        "%" PRIu32 " bytes in %" PRIu32 " ways of 64-byte lines "
                        "do not make a power of two of sets", levels[i],
                        levels[i], config->cache[i].size,
@@ -80,7 +96,7 @@ static bool realize_uncore(X86CPU *cpu, Error **errp)
         uncore = retire_uncore_new(cpu->env.retire_config.cache);
     }
     if (!uncore) {
-        error_setg(errp, "Not enough memory for 'lwp-l3-size'");
+        error_setg(errp, "Not enough memory for 'l3-size'");
         return false;
     }
     if (has_siblings(cpu)) {
@@ -102,7 +118,7 @@ bool retire_cpu_realize(X86CPU *cpu, const RetireConsumer *consumer, bool loads,
         strcmp(cpu->lwp_branch_predictor, "local") &&
         strcmp(cpu->lwp_branch_predictor, "gshare") &&
         strcmp(cpu->lwp_branch_predictor, "off")) {
-        error_setg(errp, "Property 'lwp-branch-predictor' must be 'local' or "
+        error_setg(errp, "Property 'branch-predictor' must be 'local' or "
                    "'off', not '%s'", cpu->lwp_branch_predictor);
         return false;
     }

@@ -97,6 +97,9 @@ static inline RetireMode retire_tb_mode(uint64_t flags)
     return (flags & RETIRE_TB_MODE_MASK) >> RETIRE_TB_MODE_SHIFT;
 }
 
+/* When a CPU is made: other names of the models' properties. */
+void retire_cpu_init(X86CPU *cpu);
+
 /*
  * Make @consumer, which may be NULL, the one to be told; @loads if it may ask
  * for misses.  Fails if a property of the models is out of range.

@@ -52,7 +52,7 @@ static const FeatureTest feature_tests[] = {
       0x8000001c },
     { "max+lwp-no-levels",  "max,+lwp,-lwp-cache-levels", ALL & ~LEVELS,
       0x8000001c },
-    { "max+lwp-no-predictor", "max,+lwp,lwp-branch-predictor=off",
+    { "max+lwp-no-predictor", "max,+lwp,branch-predictor=off",
       ALL & ~PREDICTION, 0x8000001c },
     { "max+lwp-xsave",      "max,+lwp,-xsave", NONE, 0 },
     { "qemu64+lwp",         "qemu64,+lwp", NONE, 0 },
@@ -136,35 +136,44 @@ static void test_properties(void)
     static const struct {
         const char *cpu, *message;      /* NULL: it is accepted */
     } t[] = {
-        { "max,+lwp,lwp-refclk-ratio=1,lwp-insn-clocks=1000", NULL },
-        { "max,+lwp,lwp-refclk-ratio=10000,lwp-insn-clocks=1", NULL },
-        { "max,+lwp,lwp-refclk-ratio=0",
-          "'lwp-refclk-ratio' must be between 1 and 10000, not 0" },
-        { "max,lwp-refclk-ratio=10001",
-          "'lwp-refclk-ratio' must be between 1 and 10000, not 10001" },
-        { "max,+lwp,lwp-insn-clocks=0",
-          "'lwp-insn-clocks' must be between 1 and 1000, not 0" },
-        { "Opteron_G5,+lwp,lwp-insn-clocks=1001",
-          "'lwp-insn-clocks' must be between 1 and 1000, not 1001" },
+        { "max,+lwp,refclk-ratio=1,insn-clocks=1000", NULL },
+        { "max,+lwp,refclk-ratio=10000,insn-clocks=1", NULL },
+        /* Each model's property has another name. */
         { "max,+lwp,lwp-l1d-size=32K,lwp-l1d-assoc=8,lwp-l2-size=64M,"
-          "lwp-l3-size=0,lwp-latency-max=31,lwp-latency-rnd=0,"
-          "lwp-branch-predictor=gshare", NULL },
-        { "max,+lwp,lwp-l1d-size=512",
-          "'lwp-l1d-size' must be between 1024 and 1048576, not 512" },
-        { "max,+lwp,lwp-l2-assoc=0",
-          "'lwp-l2-assoc' must be between 1 and 128, not 0" },
-        { "max,+lwp,lwp-l3-size=3M", "'lwp-l3-size' and 'lwp-l3-assoc'" },
-        { "max,+lwp,lwp-dram-latency=1000001",
-          "'lwp-dram-latency' must be between 1 and 1000000, not 1000001" },
+          "lwp-l2-assoc=8,lwp-l3-size=0,lwp-l3-assoc=1,lwp-l2-latency=2,"
+          "lwp-l3-latency=3,lwp-remote-latency=4,lwp-dram-latency=5,"
+          "lwp-other-latency=6,lwp-insn-clocks=7,lwp-refclk-ratio=8,"
+          "lwp-branch-predictor=off", NULL },
+        { "max,+lwp,lwp-refclk-ratio=0",
+          "'refclk-ratio' must be between 1 and 10000, not 0" },
+        { "max,+lwp,lwp-insn-clocks=x", "'lwp-insn-clocks'" },
+        { "max,+lwp,refclk-ratio=0",
+          "'refclk-ratio' must be between 1 and 10000, not 0" },
+        { "max,refclk-ratio=10001",
+          "'refclk-ratio' must be between 1 and 10000, not 10001" },
+        { "max,+lwp,insn-clocks=0",
+          "'insn-clocks' must be between 1 and 1000, not 0" },
+        { "Opteron_G5,+lwp,insn-clocks=1001",
+          "'insn-clocks' must be between 1 and 1000, not 1001" },
+        { "max,+lwp,l1d-size=32K,l1d-assoc=8,l2-size=64M,"
+          "l3-size=0,lwp-latency-max=31,lwp-latency-rnd=0,"
+          "branch-predictor=gshare", NULL },
+        { "max,+lwp,l1d-size=512",
+          "'l1d-size' must be between 1024 and 1048576, not 512" },
+        { "max,+lwp,l2-assoc=0",
+          "'l2-assoc' must be between 1 and 128, not 0" },
+        { "max,+lwp,l3-size=3M", "'l3-size' and 'l3-assoc'" },
+        { "max,+lwp,dram-latency=1000001",
+          "'dram-latency' must be between 1 and 1000000, not 1000001" },
         { "max,+lwp,lwp-latency-max=9",
           "'lwp-latency-max' must be between 10 and 31, not 9" },
         { "max,+lwp,lwp-latency-rnd=5",
           "'lwp-latency-rnd' must be between 0 and 4, not 5" },
-        { "max,+lwp,lwp-branch-predictor=tage",
-          "'lwp-branch-predictor' must be 'local' or 'off', not 'tage'" },
+        { "max,+lwp,branch-predictor=tage",
+          "'branch-predictor' must be 'local' or 'off', not 'tage'" },
         { "max,+lwp,-lwp-cache-levels,-lwp-cache-latency",
           "'lwp-dme' needs 'lwp-cache-levels' or 'lwp-cache-latency'" },
-        { "max,+lwp,lwp-branch-predictor=off,+lwp-branch-prediction",
+        { "max,+lwp,branch-predictor=off,+lwp-branch-prediction",
           "'lwp-branch-prediction' needs a predictor" },
     };
 
@@ -186,6 +195,32 @@ static void test_properties(void)
         g_assert_cmpint(status, !=, 0);
         g_assert_nonnull(strstr(text, t[i].message));
     }
+}
+
+/* What is set by one name of a property is what the other one has. */
+static void test_aliases(void)
+{
+    QTestState *qts = qtest_init("-machine pc -accel tcg -S -cpu max,+lwp,"
+                                 "lwp-insn-clocks=7,lwp-l3-size=0,"
+                                 "dram-latency=321,lwp-branch-predictor=off");
+    static const struct {
+        const char *name;
+        int val;
+    } t[] = {
+        { "insn-clocks", 7 }, { "lwp-insn-clocks", 7 },
+        { "l3-size", 0 }, { "lwp-l3-size", 0 },
+        { "dram-latency", 321 }, { "lwp-dram-latency", 321 },
+        { "refclk-ratio", 1000 }, { "lwp-refclk-ratio", 1000 },
+    };
+
+    for (int i = 0; i < G_N_ELEMENTS(t); i++) {
+        QDict *rsp = qom_get(qts, t[i].name);
+
+        g_assert_cmpint(qdict_get_int(rsp, "return"), ==, t[i].val);
+        qobject_unref(rsp);
+    }
+    g_assert_false(qom_get_bool(qts, "lwp-branch-prediction"));
+    qtest_quit(qts);
 }
 
 static QDict *expand(QTestState *qts, const char *type, bool lwp)
@@ -1146,7 +1181,7 @@ static void test_hotplug(void)
     qtest_outl(g.qts, HOTPLUG_IO, 0);
 
     guest_consume(&g, 100);
-    assert_other(qtest_qmp(g.qts, PLUG ", 'lwp-insn-clocks': 2 } }"));
+    assert_other(qtest_qmp(g.qts, PLUG ", 'insn-clocks': 2 } }"));
     assert_other(qtest_qmp(g.qts, PLUG ", 'lwp-int': false } }"));
     assert_other(qtest_qmp(g.qts, PLUG ", 'lwp': false } }"));
 
@@ -1345,6 +1380,7 @@ int main(int argc, char **argv)
     qtest_add_func("/lwp/features/warning", test_warning);
     qtest_add_func("/lwp/features/expansion", test_expansion);
     qtest_add_func("/lwp/features/properties", test_properties);
+    qtest_add_func("/lwp/features/aliases", test_aliases);
     for (int i = 0; i < G_N_ELEMENTS(migrate_tests); i++) {
         const MigrateTest *t = &migrate_tests[i];
         g_autofree char *path = g_strdup_printf("/lwp/migrate/%s", t->name);
