@@ -11,23 +11,30 @@ static bool has_pmu(X86CPU *cpu)
     return tcg_enabled() && cpu->enable_pmu;
 }
 
+static PmuVendor vendor(CPUX86State *env)
+{
+    char name[CPUID_VENDOR_SZ + 1];
+
+    if (IS_INTEL_CPU(env)) {
+        return PMU_VENDOR_INTEL;
+    }
+    x86_cpu_vendor_words2str(name, env->cpuid_vendor1, env->cpuid_vendor2,
+                             env->cpuid_vendor3);
+    return IS_AMD_CPU(env) || !strcmp(name, CPUID_VENDOR_HYGON) ?
+           PMU_VENDOR_AMD : PMU_VENDOR_OTHER;
+}
+
 static const PmuFlavour *flavour(X86CPU *cpu)
 {
     CPUX86State *env = &cpu->env;
     uint32_t version = env->cpuid_version;
     unsigned family = extract32(version, 8, 4);
     unsigned model = extract32(version, 4, 4) | extract32(version, 16, 4) << 4;
-    PmuVendor vendor = PMU_VENDOR_OTHER;
 
     if (family == 0xf) {
         family += extract32(version, 20, 8);
     }
-    if (IS_INTEL_CPU(env)) {
-        vendor = PMU_VENDOR_INTEL;
-    } else if (IS_AMD_CPU(env)) {
-        vendor = PMU_VENDOR_AMD;
-    }
-    return pmu_flavour(vendor, family, model);
+    return pmu_flavour(vendor(env), family, model);
 }
 
 static bool init_config(X86CPU *cpu, PmuConfig *config)
@@ -55,9 +62,10 @@ uint64_t pmu_cpu_supported(X86CPU *cpu, FeatureWord w)
     case FEAT_PERF_CAPABILITIES:
         return config.perf_capabilities;
     case FEAT_8000_0001_ECX:
-        return IS_AMD_CPU(&cpu->env) ? CPUID_EXT3_PERFCORE : 0;
+        return vendor(&cpu->env) == PMU_VENDOR_AMD ? CPUID_EXT3_PERFCORE : 0;
     case FEAT_8000_0022_EAX:
-        return IS_AMD_CPU(&cpu->env) ? CPUID_8000_0022_EAX_PERFMON_V2 : 0;
+        return vendor(&cpu->env) == PMU_VENDOR_AMD ?
+               CPUID_8000_0022_EAX_PERFMON_V2 : 0;
     default:
         return 0;
     }
@@ -88,6 +96,28 @@ void pmu_cpu_expand_features(X86CPU *cpu)
     }
 }
 
+/* Guests take it that all CPUs have what the first one has. */
+static bool same_for_all(const PmuConfig *config, Error **errp)
+{
+    static PmuConfig common;
+    static bool known;
+
+    if (known && (config->flavour != common.flavour ||
+                  config->version != common.version ||
+                  config->counters != common.counters ||
+                  config->pdcm != common.pdcm ||
+                  config->perfctr_core != common.perfctr_core ||
+                  config->perfmon_v2 != common.perfmon_v2 ||
+                  config->perf_capabilities != common.perf_capabilities)) {
+        error_setg(errp, "Properties 'pmu' and 'pmu-*' and the features that "
+                   "go with them must be the same for all CPUs");
+        return false;
+    }
+    known = true;
+    common = *config;
+    return true;
+}
+
 bool pmu_cpu_realize(X86CPU *cpu, Error **errp)
 {
     CPUX86State *env = &cpu->env;
@@ -100,7 +130,7 @@ bool pmu_cpu_realize(X86CPU *cpu, Error **errp)
                        cpu->pmu_version ? "pmu-version" : "pmu-counters");
             return false;
         }
-        return true;
+        return !tcg_enabled() || same_for_all(config, errp);
     }
     if (!init_config(cpu, config)) {
         error_setg(errp, "Property 'pmu': there is no PMU for this vendor, "
@@ -131,6 +161,9 @@ bool pmu_cpu_realize(X86CPU *cpu, Error **errp)
     }
     config->perf_capabilities &= env->features[FEAT_PERF_CAPABILITIES];
     env->features[FEAT_PERF_CAPABILITIES] = config->perf_capabilities;
+    if (!same_for_all(config, errp)) {
+        return false;
+    }
 #ifdef CONFIG_TCG
     retire_cpu_realize_rows(cpu, &pmu_retire_counters);
 #endif
