@@ -36,13 +36,13 @@ static int pmu_post_load(void *opaque, int version_id)
                      "which this CPU does not have", CPU(cpu)->cpu_index);
         return -EINVAL;
     }
-    pmu_set_svm(&env->pmu, &cpu->pmu_config, env->efer & MSR_EFER_SVME,
-                env->hflags & HF_GUEST_MASK);
     if (!pmu_load_state(&env->pmu, &cpu->pmu_config)) {
         error_report("CPU %d: inconsistent performance counters in the "
                      "incoming stream", CPU(cpu)->cpu_index);
         return -EINVAL;
     }
+    pmu_set_svm(&env->pmu, &cpu->pmu_config, env->efer & MSR_EFER_SVME,
+                env->hflags & HF_GUEST_MASK);
     retire_cpu_flush(cpu);
     return 0;
 }

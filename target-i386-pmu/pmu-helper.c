@@ -44,11 +44,9 @@ static uint32_t pmu_counters_distance(CPUX86State *env, RetireRow row,
                          branches, &due);
 }
 
-static void pmu_counters_count(CPUX86State *env, RetireRow row, uint32_t insns,
-                               const uint64_t *branches)
+static void count(PmuState *s, RetireRow row, uint32_t insns,
+                  const uint64_t *branches)
 {
-    PmuState *s = &env->pmu;
-
     if (insns) {
         pmu_count(s, (PmuRow)row, PMU_INSNS, insns);
     }
@@ -59,6 +57,21 @@ static void pmu_counters_count(CPUX86State *env, RetireRow row, uint32_t insns,
             }
         }
     }
+}
+
+static void pmu_counters_count(CPUX86State *env, RetireRow row, uint32_t insns,
+                               const uint64_t *branches)
+{
+    count(&env->pmu, row, insns, branches);
+}
+
+void pmu_cpu_peek(CPUX86State *env, PmuState *s)
+{
+    RetireState r = env->retire;
+
+    *s = env->pmu;
+    count(s, r.row, retire_take(&r).insns, r.branches[r.row]);
+    pmu_settle(s, &env_archcpu(env)->pmu_config);
 }
 
 static void deliver_pmi(CPUState *cs, run_on_cpu_data masks)
@@ -133,7 +146,10 @@ PmuAccess pmu_cpu_wrmsr(CPUX86State *env, uint32_t msr, uint64_t val)
     if (access != PMU_MSR_OK) {
         return access;
     }
+    trace_pmu_wrmsr(CPU(cpu)->cpu_index, msr, val);
     while (pmu_take_unknown(s, &event)) {
+        trace_pmu_unknown_event(CPU(cpu)->cpu_index, event & 0xfff,
+                                event >> 16);
         qemu_log_mask(LOG_UNIMP, "PMU: event %03x, unit mask %02x is not "
                       "implemented and counts 0\n", event & 0xfff,
                       event >> 16);

@@ -51,6 +51,12 @@ void pmu_cpu_rsm(CPUX86State *env);
 /* RDPMC at a privilege that it is allowed at; false means #GP. */
 bool pmu_cpu_rdpmc(CPUX86State *env, uint32_t ecx, uint64_t *val);
 
+/*
+ * What the registers are at this moment, counted ahead included, without
+ * changing anything; on the CPU's own thread, between two instructions.
+ */
+void pmu_cpu_peek(CPUX86State *env, PmuState *s);
+
 /* An external interrupt is about to be delivered, and all is settled. */
 void pmu_cpu_interrupt(CPUX86State *env);
 #endif

@@ -43,9 +43,6 @@
 /* IA32_DEBUGCTL */
 #define DEBUGCTL_LBR        (1u << 0)
 #define DEBUGCTL_BTF        (1u << 1)
-#define DEBUGCTL_FREEZE_LBRS_ON_PMI     (1u << 11)
-#define DEBUGCTL_FREEZE_PERFMON_ON_PMI  (1u << 12)
-#define DEBUGCTL_FREEZE_WHILE_SMM       (1u << 14)
 
 /* CPUID.0AH */
 #define LEAF_NO_LLC         0x18u   /* EBX: LLC references and misses */
@@ -235,6 +232,34 @@ static const struct {
 
 static const uint32_t fixed_event[PMU_MAX_FIXED] = {
     B(INSNS), B(CYCLES), B(REF_CYCLES),
+};
+
+static const struct {
+    uint32_t quantities;
+    const char *name;
+} event_names[] = {
+    { B(INSNS), "instructions" },
+    { B(CYCLES), "core cycles" },
+    { B(REF_CYCLES), "reference cycles" },
+    { BRANCHES, "branches" },
+    { COND, "conditional branches" },
+    { B(COND_TAKEN), "conditional branches taken" },
+    { B(COND_NOT_TAKEN), "branches not taken" },
+    { BRANCHES & ~B(COND_NOT_TAKEN), "branches taken" },
+    { NEAR_TAKEN, "near branches taken" },
+    { CALLS, "near calls" },
+    { B(RET), "near returns" },
+    { INDIRECT, "indirect jumps and calls" },
+    { B(FAR), "far transfers" },
+    { PMU_MISPREDICTED, "mispredicted branches" },
+    { M_COND, "mispredicted conditional branches" },
+    { B(MISP_COND_TAKEN), "mispredicted conditional branches taken" },
+    { B(MISP_COND_NOT_TAKEN), "mispredicted branches not taken" },
+    { M_TAKEN, "mispredicted branches taken" },
+    { B(MISP_CALL_IND), "mispredicted near calls" },
+    { B(MISP_RET), "mispredicted near returns" },
+    { M_INDIRECT, "mispredicted indirect jumps and calls" },
+    { B(INTERRUPTS), "hardware interrupts" },
 };
 
 typedef enum PmuReg {
@@ -488,9 +513,9 @@ static uint64_t debugctl_mask(const PmuConfig *config)
     if (config->version < 2) {
         return 0;
     }
-    return DEBUGCTL_FREEZE_LBRS_ON_PMI | DEBUGCTL_FREEZE_PERFMON_ON_PMI |
+    return PMU_FREEZE_LBRS_ON_PMI | PMU_FREEZE_PERFMON_ON_PMI |
            (config->perf_capabilities & PMU_CAP_FREEZE_WHILE_SMM ?
-            DEBUGCTL_FREEZE_WHILE_SMM : 0);
+            PMU_FREEZE_WHILE_SMM : 0);
 }
 
 /*
@@ -582,32 +607,47 @@ static bool gp_runs(const PmuState *s, const PmuConfig *config, unsigned n)
     return sel & SEL_EN;
 }
 
-static void set_rows(PmuState *s, const PmuConfig *config, unsigned n)
+/* Whether all that enables counter @n does; its rows are another matter. */
+static bool enabled(const PmuState *s, const PmuConfig *config, unsigned n)
 {
-    PmuCounter *counter = &s->counter[n];
-    unsigned bit = n;
-    bool os, usr;
+    unsigned bit = n < PMU_MAX_GP ? n : STATUS_FIXED_SHIFT + n - PMU_MAX_GP;
 
+    if ((global_mask(config) && !(s->global_ctrl >> bit & 1)) ||
+        (s->global_status & STATUS_CTR_FRZ)) {
+        return false;
+    }
+    return n < PMU_MAX_GP ? n < config->counters && gp_runs(s, config, n) :
+           n - PMU_MAX_GP < config->fixed;
+}
+
+/* What the OS, USR and INT bits of counter @n say. */
+static void get_bits(const PmuState *s, unsigned n, bool *os, bool *usr,
+                     bool *interrupts)
+{
     if (n < PMU_MAX_GP) {
-        bool runs = n < config->counters && gp_runs(s, config, n);
-
-        os = runs && (s->evtsel[n] & SEL_OS);
-        usr = runs && (s->evtsel[n] & SEL_USR);
-        counter->interrupts = s->evtsel[n] & SEL_INT;
+        *os = s->evtsel[n] & SEL_OS;
+        *usr = s->evtsel[n] & SEL_USR;
+        *interrupts = s->evtsel[n] & SEL_INT;
     } else {
         uint32_t field = FIXED_FIELD(s->fixed_ctr_ctrl, n - PMU_MAX_GP);
 
-        bit = STATUS_FIXED_SHIFT + n - PMU_MAX_GP;
+        *os = field & FIXED_OS;
+        *usr = field & FIXED_USR;
+        *interrupts = field & FIXED_PMI;
+    }
+}
+
+static void set_rows(PmuState *s, const PmuConfig *config, unsigned n)
+{
+    PmuCounter *counter = &s->counter[n];
+    bool os, usr;
+
+    get_bits(s, n, &os, &usr, &counter->interrupts);
+    if (n >= PMU_MAX_GP) {
         counter->add = fixed_event[n - PMU_MAX_GP];
-        os = field & FIXED_OS;
-        usr = field & FIXED_USR;
-        counter->interrupts = field & FIXED_PMI;
     }
-    if ((global_mask(config) && !(s->global_ctrl >> bit & 1)) ||
-        (s->global_status & STATUS_CTR_FRZ) || !counter->add) {
-        os = usr = false;
-    }
-    counter->rows = os << PMU_OS | usr << PMU_USR;
+    counter->rows = enabled(s, config, n) && counter->add ?
+                    os << PMU_OS | usr << PMU_USR : 0;
 }
 
 /*
@@ -691,9 +731,9 @@ static void freeze(PmuState *s, const PmuConfig *config)
 {
     if (config->version >= 4) {
         s->global_status |=
-            (s->debugctl & DEBUGCTL_FREEZE_LBRS_ON_PMI ? STATUS_LBR_FRZ : 0) |
-            (s->debugctl & DEBUGCTL_FREEZE_PERFMON_ON_PMI ? STATUS_CTR_FRZ : 0);
-    } else if (s->debugctl & DEBUGCTL_FREEZE_PERFMON_ON_PMI) {
+            (s->debugctl & PMU_FREEZE_LBRS_ON_PMI ? STATUS_LBR_FRZ : 0) |
+            (s->debugctl & PMU_FREEZE_PERFMON_ON_PMI ? STATUS_CTR_FRZ : 0);
+    } else if (s->debugctl & PMU_FREEZE_PERFMON_ON_PMI) {
         s->global_ctrl = 0;
     }
 }
@@ -812,6 +852,27 @@ bool pmu_take_unknown(PmuState *s, uint32_t *event)
     s->has_unknown = false;
     *event = s->unknown;
     return has_unknown;
+}
+
+bool pmu_setting(const PmuState *s, const PmuConfig *config, unsigned n,
+                 PmuSetting *setting)
+{
+    bool fixed = n >= PMU_MAX_GP;
+    uint32_t quantities;
+
+    if (fixed ? n - PMU_MAX_GP >= config->fixed : n >= config->counters) {
+        return false;
+    }
+    quantities = fixed ? fixed_event[n - PMU_MAX_GP] :
+                 find_event(config, s->evtsel[n]);
+    *setting = (PmuSetting) { .enabled = enabled(s, config, n) };
+    get_bits(s, n, &setting->os, &setting->usr, &setting->interrupts);
+    for (unsigned i = 0; i < ARRAY_SIZE(event_names); i++) {
+        if (event_names[i].quantities == quantities) {
+            setting->event = event_names[i].name;
+        }
+    }
+    return true;
 }
 
 /*
@@ -1060,7 +1121,7 @@ bool pmu_rdpmc(PmuState *s, const PmuConfig *config, uint32_t ecx,
 
 void pmu_smi(PmuState *s, const PmuConfig *config)
 {
-    if (!(s->debugctl & DEBUGCTL_FREEZE_WHILE_SMM)) {
+    if (!(s->debugctl & PMU_FREEZE_WHILE_SMM)) {
         return;
     }
     apply(s, config);
@@ -1115,7 +1176,7 @@ bool pmu_load_state(PmuState *s, const PmuConfig *config)
     if (s->smm_frozen) {
         bad |= s->smm_global_ctrl & ~global_mask(config);
         bad |= s->smm_debugctl & ~debugctl_mask(config);
-        bad |= ~s->smm_debugctl & DEBUGCTL_FREEZE_WHILE_SMM;
+        bad |= ~s->smm_debugctl & PMU_FREEZE_WHILE_SMM;
     } else {
         bad |= s->smm_global_ctrl | s->smm_debugctl;
     }

@@ -114,6 +114,11 @@ typedef struct PmuConfig {
 #define PMU_CAP_FREEZE_WHILE_SMM    (1u << 12)
 #define PMU_CAP_FULL_WIDTH_WRITE    (1u << 13)
 
+/* Bits of IA32_DEBUGCTL (SDM 17.4.1) that can be set. */
+#define PMU_FREEZE_LBRS_ON_PMI      (1u << 11)
+#define PMU_FREEZE_PERFMON_ON_PMI   (1u << 12)
+#define PMU_FREEZE_WHILE_SMM        (1u << 14)
+
 /* A property that has a wrong value. */
 typedef struct PmuRange {
     const char *property;   /* "pmu-version" or "pmu-counters" */
@@ -144,7 +149,7 @@ typedef struct PmuState {
     uint64_t fixed_ctr_ctrl;            /* IA32_FIXED_CTR_CTRL */
     uint64_t global_ctrl;       /* IA32_PERF_GLOBAL_CTRL, PerfCntrGlobalCtl */
     uint64_t global_status;     /* ..._GLOBAL_STATUS, PerfCntrGlobalStatus */
-    uint64_t debugctl;                  /* IA32_DEBUGCTL */
+    uint64_t debugctl;                  /* IA32_DEBUGCTL, PMU_FREEZE_* */
     /* Saved at an SMI with FREEZE_WHILE_SMM, for RSM. */
     uint64_t smm_global_ctrl, smm_debugctl;
     /* Of a reference clock in each row, in 1/PMU_REFCLK_UNIT. */
@@ -340,6 +345,18 @@ bool pmu_settle(PmuState *s, const PmuConfig *config);
  * the unit mask in bits 23:16.
  */
 bool pmu_take_unknown(PmuState *s, uint32_t *event);
+
+/* How a counter is set up, for people. */
+typedef struct PmuSetting {
+    const char *event;      /* what it is about; NULL: nothing known */
+    bool os, usr;           /* as its control register has them */
+    bool interrupts;        /* so is this */
+    bool enabled;           /* nothing but OS, USR and the event can stop it */
+} PmuSetting;
+
+/* False if this processor has no counter @n, which is below PMU_NR_COUNTERS. */
+bool pmu_setting(const PmuState *s, const PmuConfig *config, unsigned n,
+                 PmuSetting *setting);
 
 /*
  * Take over registers from outside, of which the fields down to @smm_frozen

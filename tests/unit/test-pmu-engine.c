@@ -980,6 +980,59 @@ static void test_unknown(void)
     g_assert_cmpint(rd(K7_PERFCTR(0)), ==, 0);
 }
 
+/* What people are shown of counter @n, as "os usr int en event". */
+static void check_setting(unsigned n, const char *expected)
+{
+    g_autofree char *text = NULL;
+    PmuSetting c;
+
+    g_assert_true(pmu_setting(&pmu, &config, n, &c));
+    text = g_strdup_printf("%d%d%d%d %s", c.os, c.usr, c.interrupts, c.enabled,
+                           c.event ? c.event : "?");
+    g_assert_cmpstr(text, ==, expected);
+}
+
+static void test_setting(void)
+{
+    PmuSetting c;
+
+    be_intel(0x5e);
+    check_setting(0, "0000 ?");
+    check_setting(PMU_FIXED(0), "0000 instructions");
+    wr(PERFEVTSEL(0), OS | EN | 0xc4);
+    check_setting(0, "1001 branches");              /* as RESET leaves it */
+    wr(PERFEVTSEL(3), USR | INT | 0x08c5);
+    check_setting(3, "0110 mispredicted near returns");
+    wr(FIXED_CTR_CTRL, 0xb20);
+    check_setting(PMU_FIXED(1), "0100 core cycles");
+    check_setting(PMU_FIXED(2), "1110 reference cycles");
+    wr(GLOBAL_CTRL, FIXED_BIT(2));
+    check_setting(0, "1000 branches");
+    check_setting(PMU_FIXED(2), "1111 reference cycles");
+    wr(STATUS_SET, CTR_FRZ);
+    check_setting(PMU_FIXED(2), "1110 reference cycles");
+    wr(PERFEVTSEL(0), USR | EN | 0x412e);
+    check_setting(0, "0100 ?");
+    g_assert_false(pmu_setting(&pmu, &config, 4, &c));
+
+    be_version(1);
+    g_assert_false(pmu_setting(&pmu, &config, PMU_FIXED(0), &c));
+
+    /* One bit enables both counters. */
+    be_intel(3);
+    wr(PERFEVTSEL(1), USR | 0xca);
+    check_setting(1, "0100 mispredicted branches taken");
+    wr(PERFEVTSEL(0), EN);
+    check_setting(1, "0101 mispredicted branches taken");
+    g_assert_false(pmu_setting(&pmu, &config, 2, &c));
+
+    be_k7();
+    wr(K7_EVTSEL(2), RUN | 0x12cf);
+    check_setting(2, "1101 hardware interrupts");
+    wr(K7_EVTSEL(2), RUN | 0xcf | HOST_ONLY);       /* without SVME */
+    check_setting(2, "1100 hardware interrupts");
+}
+
 /*
  * CMASK, INV and edge
  */
@@ -1810,6 +1863,7 @@ int main(int argc, char *argv[])
     g_test_add_func("/pmu/p6", test_p6);
     g_test_add_func("/pmu/events", test_events);
     g_test_add_func("/pmu/unknown", test_unknown);
+    g_test_add_func("/pmu/setting", test_setting);
     g_test_add_func("/pmu/cmask", test_cmask);
     g_test_add_func("/pmu/overflow", test_overflow);
     g_test_add_func("/pmu/distances", test_distances);
