@@ -1,0 +1,1131 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Performance counters under TCG: properties and what QMP shows; migration,
+ * snapshots, reset and CPU hot-plug of a guest that has counters running.
+ */
+
+#include "qemu/osdep.h"
+#include "qemu/bswap.h"
+#include "libqtest.h"
+#include "qobject/qdict.h"
+#include "qobject/qlist.h"
+
+#define SKYLAKE "max,vendor=GenuineIntel,family=6,model=94,stepping=3"
+
+/* --- CPU models --------------------------------------------------------- */
+
+typedef struct ModelTest {
+    const char *name;
+    const char *cpu;
+    const char *flavour;    /* NULL: none */
+    int version, general, fixed;
+} ModelTest;
+
+static const ModelTest model_tests[] = {
+    { "max", "max" },
+    { "max-off", "max,pmu=off" },
+    { "max-pmu", "max,pmu=on,-perfctr-core,-perfmon-v2", "K7", 0, 4, 0 },
+    { "Skylake", "Skylake-Client,pmu=on", "Skylake", 4, 4, 3 },
+    { "v1", "Skylake-Client,pmu=on,pmu-version=1,pmu-counters=2",
+      "Skylake", 1, 2, 0 },
+    { "pentium3", "pentium3,pmu=on", "P6", 0, 2, 0 },
+    { "EPYC", "EPYC,pmu=on,+perfctr-core", "Family 17h", 0, 6, 0 },
+    { "Dhyana", "Dhyana,pmu=on", "Family 17h", 0, 4, 0 },
+    { "Dhyana-core", "Dhyana,pmu=on,+perfctr-core", "Family 17h", 0, 6, 0 },
+};
+
+/* The answer of query-pmu; the caller unrefs it. */
+static QDict *query(QTestState *qts, QList **list)
+{
+    QDict *rsp = qtest_qmp(qts, "{ 'execute': 'query-pmu' }");
+
+    *list = qdict_get_qlist(rsp, "return");
+    g_assert_nonnull(*list);
+    return rsp;
+}
+
+static QDict *get_dict(QList *list, int index)
+{
+    const QListEntry *entry = qlist_first(list);
+
+    while (index--) {
+        entry = qlist_next(entry);
+    }
+    return qobject_to(QDict, qlist_entry_obj(entry));
+}
+
+static void test_model(gconstpointer opaque)
+{
+    const ModelTest *t = opaque;
+    QTestState *qts = qtest_initf("-machine pc -accel tcg -S -smp 2 -cpu %s"
+                                  " 2>/dev/null", t->cpu);
+    g_autofree char *info = qtest_hmp(qts, "info pmu");
+    const QListEntry *entry;
+    int n[2] = { };
+    QList *list;
+    QDict *rsp, *cpu;
+
+    rsp = query(qts, &list);
+    if (!t->flavour) {
+        g_assert_true(qlist_empty(list));
+        g_assert_nonnull(strstr(info, "No CPU has performance counters"));
+    } else {
+        g_autofree char *line = g_strdup_printf("CPU #1: %s", t->flavour);
+
+        g_assert_nonnull(strstr(info, line));
+        g_assert_cmpint(qlist_size(list), ==, 2);
+        cpu = get_dict(list, 1);
+        g_assert_cmpint(qdict_get_int(cpu, "cpu-index"), ==, 1);
+        g_assert_cmpstr(qdict_get_str(cpu, "flavour"), ==, t->flavour);
+        g_assert_cmpint(qdict_get_int(cpu, "version"), ==, t->version);
+        g_assert_cmpint(qdict_haskey(cpu, "global-ctrl"), ==, t->version >= 2);
+        g_assert_cmpint(qdict_haskey(cpu, "debugctl"), ==, t->version >= 2);
+        QLIST_FOREACH_ENTRY(qdict_get_qlist(cpu, "counters"), entry) {
+            QDict *c = qobject_to(QDict, qlist_entry_obj(entry));
+            bool fixed = g_str_equal(qdict_get_str(c, "type"), "fixed");
+
+            g_assert_cmpint(qdict_get_int(c, "index"), ==, n[fixed]++);
+            g_assert_cmpint(qdict_haskey(c, "select"), ==, !fixed);
+            g_assert_cmpint(qdict_haskey(c, "event"), ==, fixed);
+            g_assert_cmpint(qdict_get_int(c, "value"), ==, 0);
+        }
+        g_assert_cmpint(n[0], ==, t->general);
+        g_assert_cmpint(n[1], ==, t->fixed);
+    }
+    qobject_unref(rsp);
+    qtest_quit(qts);
+}
+
+/* A property out of its range ends QEMU with a sentence that names both. */
+static void test_properties(void)
+{
+    static const struct {
+        const char *cpu, *message;
+    } t[] = {
+        { "Skylake-Client,pmu=on,pmu-version=5",
+          "'pmu-version' must be between 1 and 4 for this CPU, not 5" },
+        { "Skylake-Client,pmu=on,pmu-version=x", "'pmu-version'" },
+        { "Skylake-Client,pmu=on,pmu-counters=9",
+          "'pmu-counters' must be between 2 and 8 for this CPU, not 9" },
+        { "Skylake-Client,pmu=on,pmu-counters=1",
+          "'pmu-counters' must be between 2 and 8 for this CPU, not 1" },
+        { "pentium3,pmu=on,pmu-version=1",
+          "'pmu-version': the PMU of this CPU has no choice of it" },
+        { "EPYC-Genoa,pmu=on,+perfctr-core,+perfmon-v2,pmu-counters=3",
+          "'pmu-counters' must be between 4 and 6 for this CPU, not 3" },
+        { "EPYC,pmu=on,+perfmon-v2", "'perfmon-v2' needs 'perfctr-core'" },
+        { "max,pmu-version=2", "'pmu-version' needs 'pmu=on' and TCG" },
+        { "max,pmu-counters=4", "'pmu-counters' needs 'pmu=on' and TCG" },
+        { "YongFeng,pmu=on", "'pmu': there is no PMU for this vendor" },
+        { "max,vendor=CentaurHauls,pmu=on",
+          "'pmu': there is no PMU for this vendor" },
+        { "max,family=4,pmu=on", "'pmu': there is no PMU for this vendor" },
+        { "max,pmu=on,insn-clocks=0",
+          "'insn-clocks' must be between 1 and 1000, not 0" },
+        { "max,pmu=on,refclk-ratio=10001",
+          "'refclk-ratio' must be between 1 and 10000, not 10001" },
+    };
+
+    for (int i = 0; i < G_N_ELEMENTS(t); i++) {
+        const char *argv[] = {
+            getenv("QTEST_QEMU_BINARY"), "-machine", "pc", "-accel", "tcg",
+            "-display", "none", "-cpu", t[i].cpu, NULL
+        };
+        g_autofree char *text = NULL;
+        int status;
+
+        g_assert_true(g_spawn_sync(NULL, (char **)argv, NULL, 0, NULL, NULL,
+                                   NULL, &text, &status, NULL));
+        g_test_message("%s: %s", t[i].cpu, text);
+        g_assert_cmpint(status, !=, 0);
+        g_assert_nonnull(strstr(text, t[i].message));
+    }
+}
+
+/* --- a guest that has counters running ----------------------------------- */
+
+#define MAX_CPUS        2
+#define AREA(cpu)       (((cpu) + 1) * 0x100000ull)
+
+/* Offsets in a CPU's area */
+enum {
+    BOOTS = 0x100,      /* how often it has started */
+    COMMAND = 0x104,    /* what it is to do then */
+    LVTPC = 0x108,      /* what LVTPC is set to, then and by each interrupt */
+    SEQ = 0x10c,        /* how often LOOPS has been counted down */
+    NMIS = 0x110,       /* interrupts */
+    HOLD = 0x114,       /* the next interrupt does not end while this is set, */
+    HELD = 0x118,       /* and counts here */
+    READS = 0x200,      /* MSRs that are read when it starts; 0 ends */
+    FOUND = 0x300,      /* what they are */
+    WRITES = 0x400,     /* MSRs that are written then, with what; 0 ends */
+    REARM = 0x500,      /* the same, by each interrupt; two of them */
+    RING = 0x10000,     /* a Record of each interrupt */
+    RING_RECORDS = 4096,
+};
+
+enum { WAIT, RUN, START_OTHERS = 3 };       /* COMMAND */
+
+typedef struct Record {
+    uint64_t count;         /* IA32_FIXED_CTR0: instructions */
+    uint32_t eip, ecx;      /* where the interrupt came */
+    uint32_t seq;           /* SEQ, then */
+    uint32_t status[2];     /* IA32_PERF_GLOBAL_STATUS */
+    uint32_t unused;
+} Record;
+
+#define MSR_PMC0                0xc1
+#define MSR_EVTSEL0             0x186
+#define MSR_DEBUGCTL            0x1d9
+#define MSR_FIXED_CTR0          0x309
+#define MSR_FIXED_CTR_CTRL      0x38d
+#define MSR_GLOBAL_STATUS       0x38e
+#define MSR_GLOBAL_CTRL         0x38f
+#define MSR_GLOBAL_STATUS_RESET 0x390
+
+#define LVT_NMI         0x400
+#define EVTSEL          0x5200c0u       /* instructions, OS, INT, EN */
+#define GLOBAL_CTRL     0x100000001ull  /* PMC0 and fixed counter 0 */
+#define PERIOD          9973            /* instructions for each interrupt */
+#define WIDTH_MASK      ((1ull << 48) - 1)
+
+/*
+ * The last 64 KiB below 1 MiB, and below 4 GiB.  All runs at CPL 0.  Each CPU
+ * reads and writes the MSRs that the test wants, and then for ever counts
+ * LOOPS down.  So all is known of the instruction with a given number.
+ */
+#define BIOS_SIZE       0x10000
+#define CODE_ADDR       0xf0000
+#define LOOPS           1000
+#define ROUND           (1 + 2 * LOOPS + 2)
+#define HANDLER         45      /* instructions of the interrupt's handler, */
+#define HANDLER_COUNT   6       /* in front of the RDMSR of the count */
+#define HANDLER_REARM   13      /* from the WRMSR of PMC0 on */
+#define IP_ROUND        (CODE_ADDR + 0xad)
+#define IP_DEC          (CODE_ADDR + 0xb2)
+#define IP_JNE          (CODE_ADDR + 0xb3)
+#define IP_INC          (CODE_ADDR + 0xb5)
+#define IP_JMP          (CODE_ADDR + 0xbb)
+#define IP_NMI          (CODE_ADDR + 0xbd)
+
+static const uint8_t guest_code[] = {
+    /* cli                            */ 0xfa,
+    /* lgdtl %cs:0x190                */ 0x2e, 0x66, 0x0f, 0x01, 0x16, 0x90,
+                                         0x01,
+    /* mov $0x1,%eax                  */ 0x66, 0xb8, 0x01, 0x00, 0x00, 0x00,
+    /* mov %eax,%cr0                  */ 0x0f, 0x22, 0xc0,
+    /* ljmpl $0x8,$0xf0019            */ 0x66, 0xea, 0x19, 0x00, 0x0f, 0x00,
+                                         0x08, 0x00,
+    /* 32-bit mode */
+    /* mov $0x10,%eax                 */ 0xb8, 0x10, 0x00, 0x00, 0x00,
+    /* mov %eax,%ds                   */ 0x8e, 0xd8,
+    /* mov %eax,%ss                   */ 0x8e, 0xd0,
+    /* mov $0x1,%eax                  */ 0xb8, 0x01, 0x00, 0x00, 0x00,
+    /* cpuid                          */ 0x0f, 0xa2,
+    /* shr $0x18,%ebx                 */ 0xc1, 0xeb, 0x18,
+    /* inc %ebx                       */ 0x43,
+    /* mov %ebx,%esi                  */ 0x89, 0xde,
+    /* shl $0x14,%esi                 */ 0xc1, 0xe6, 0x14,
+    /* lea 0x9000(%esi),%esp          */ 0x8d, 0xa6, 0x00, 0x90, 0x00, 0x00,
+    /* lidtl 0xf0196                  */ 0x0f, 0x01, 0x1d, 0x96, 0x01, 0x0f,
+                                         0x00,
+    /* xor %edi,%edi                  */ 0x31, 0xff,
+    /* 41: mov 0x200(%esi,%edi,4),%ecx */ 0x8b, 0x8c, 0xbe, 0x00, 0x02, 0x00,
+                                          0x00,
+    /* jecxz 5d                       */ 0xe3, 0x13,
+    /* rdmsr                          */ 0x0f, 0x32,
+    /* mov %eax,0x300(%esi,%edi,8)    */ 0x89, 0x84, 0xfe, 0x00, 0x03, 0x00,
+                                         0x00,
+    /* mov %edx,0x304(%esi,%edi,8)    */ 0x89, 0x94, 0xfe, 0x04, 0x03, 0x00,
+                                         0x00,
+    /* inc %edi                       */ 0x47,
+    /* jmp 41                         */ 0xeb, 0xe4,
+    /* 5d: incl 0x100(%esi)           */ 0xff, 0x86, 0x00, 0x01, 0x00, 0x00,
+    /* 63: pause                      */ 0xf3, 0x90,
+    /* cmpl $0x0,0x104(%esi)          */ 0x83, 0xbe, 0x04, 0x01, 0x00, 0x00,
+                                         0x00,
+    /* je 63                          */ 0x74, 0xf5,
+    /* movl $0x1ff,0xfee000f0         */ 0xc7, 0x05, 0xf0, 0x00, 0xe0, 0xfe,
+                                         0xff, 0x01, 0x00, 0x00,
+    /* mov 0x108(%esi),%eax           */ 0x8b, 0x86, 0x08, 0x01, 0x00, 0x00,
+    /* mov %eax,0xfee00340            */ 0xa3, 0x40, 0x03, 0xe0, 0xfe,
+    /* testb $0x2,0x104(%esi)         */ 0xf6, 0x86, 0x04, 0x01, 0x00, 0x00,
+                                         0x02,
+    /* je 96                          */ 0x74, 0x0a,
+    /* movl $0xc46f0,0xfee00300       */ 0xc7, 0x05, 0x00, 0x03, 0xe0, 0xfe,
+                                         0xf0, 0x46, 0x0c, 0x00,
+    /* 96: lea 0x400(%esi),%edi       */ 0x8d, 0xbe, 0x00, 0x04, 0x00, 0x00,
+    /* 9c: mov (%edi),%ecx            */ 0x8b, 0x0f,
+    /* jecxz ad                       */ 0xe3, 0x0d,
+    /* mov 0x4(%edi),%eax             */ 0x8b, 0x47, 0x04,
+    /* mov 0x8(%edi),%edx             */ 0x8b, 0x57, 0x08,
+    /* wrmsr                          */ 0x0f, 0x30,
+    /* add $0xc,%edi                  */ 0x83, 0xc7, 0x0c,
+    /* jmp 9c                         */ 0xeb, 0xef,
+    /* what is counted */
+    /* ad: mov $0x3e8,%ecx            */ 0xb9, 0xe8, 0x03, 0x00, 0x00,
+    /* b2: dec %ecx                   */ 0x49,
+    /* jne b2                         */ 0x75, 0xfd,
+    /* incl 0x10c(%esi)               */ 0xff, 0x86, 0x0c, 0x01, 0x00, 0x00,
+    /* jmp ad                         */ 0xeb, 0xf0,
+    /* the interrupt */
+    /* push %eax                      */ 0x50,
+    /* push %ecx                      */ 0x51,
+    /* push %edx                      */ 0x52,
+    /* push %edi                      */ 0x57,
+    /* push %ebx                      */ 0x53,
+    /* mov $0x309,%ecx                */ 0xb9, 0x09, 0x03, 0x00, 0x00,
+    /* rdmsr                          */ 0x0f, 0x32,
+    /* mov 0x110(%esi),%edi           */ 0x8b, 0xbe, 0x10, 0x01, 0x00, 0x00,
+    /* and $0xfff,%edi                */ 0x81, 0xe7, 0xff, 0x0f, 0x00, 0x00,
+    /* shl $0x5,%edi                  */ 0xc1, 0xe7, 0x05,
+    /* lea 0x10000(%esi,%edi,1),%edi  */ 0x8d, 0xbc, 0x3e, 0x00, 0x00, 0x01,
+                                         0x00,
+    /* mov %eax,(%edi)                */ 0x89, 0x07,
+    /* mov %edx,0x4(%edi)             */ 0x89, 0x57, 0x04,
+    /* mov 0x14(%esp),%eax            */ 0x8b, 0x44, 0x24, 0x14,
+    /* mov %eax,0x8(%edi)             */ 0x89, 0x47, 0x08,
+    /* mov 0xc(%esp),%eax             */ 0x8b, 0x44, 0x24, 0x0c,
+    /* mov %eax,0xc(%edi)             */ 0x89, 0x47, 0x0c,
+    /* mov 0x10c(%esi),%eax           */ 0x8b, 0x86, 0x0c, 0x01, 0x00, 0x00,
+    /* mov %eax,0x10(%edi)            */ 0x89, 0x47, 0x10,
+    /* mov $0x38e,%ecx                */ 0xb9, 0x8e, 0x03, 0x00, 0x00,
+    /* rdmsr                          */ 0x0f, 0x32,
+    /* mov %eax,0x14(%edi)            */ 0x89, 0x47, 0x14,
+    /* mov %edx,0x18(%edi)            */ 0x89, 0x57, 0x18,
+    /* lea 0x500(%esi),%edi           */ 0x8d, 0xbe, 0x00, 0x05, 0x00, 0x00,
+    /* mov (%edi),%ecx                */ 0x8b, 0x0f,
+    /* mov 0x4(%edi),%eax             */ 0x8b, 0x47, 0x04,
+    /* mov 0x8(%edi),%edx             */ 0x8b, 0x57, 0x08,
+    /* wrmsr                          */ 0x0f, 0x30,
+    /* add $0xc,%edi                  */ 0x83, 0xc7, 0x0c,
+    /* mov (%edi),%ecx                */ 0x8b, 0x0f,
+    /* mov 0x4(%edi),%eax             */ 0x8b, 0x47, 0x04,
+    /* mov 0x8(%edi),%edx             */ 0x8b, 0x57, 0x08,
+    /* wrmsr                          */ 0x0f, 0x30,
+    /* add $0xc,%edi                  */ 0x83, 0xc7, 0x0c,
+    /* mov 0x108(%esi),%eax           */ 0x8b, 0x86, 0x08, 0x01, 0x00, 0x00,
+    /* mov %eax,0xfee00340            */ 0xa3, 0x40, 0x03, 0xe0, 0xfe,
+    /* incl 0x110(%esi)               */ 0xff, 0x86, 0x10, 0x01, 0x00, 0x00,
+    /* cmpl $0x0,0x114(%esi)          */ 0x83, 0xbe, 0x14, 0x01, 0x00, 0x00,
+                                         0x00,
+    /* jne 148                        */ 0x75, 0x06,
+    /* 142: pop %ebx                  */ 0x5b,
+    /* pop %edi                       */ 0x5f,
+    /* pop %edx                       */ 0x5a,
+    /* pop %ecx                       */ 0x59,
+    /* pop %eax                       */ 0x58,
+    /* iret                           */ 0xcf,
+    /* 148: incl 0x118(%esi)          */ 0xff, 0x86, 0x18, 0x01, 0x00, 0x00,
+    /* pause                          */ 0xf3, 0x90,
+    /* cmpl $0x0,0x114(%esi)          */ 0x83, 0xbe, 0x14, 0x01, 0x00, 0x00,
+                                         0x00,
+    /* jne 148                        */ 0x75, 0xef,
+    /* jmp 142                        */ 0xeb, 0xe7,
+    /* nop                            */ 0x90, 0x90, 0x90, 0x90, 0x90,
+    /* 160: null                      */ 0, 0, 0, 0, 0, 0, 0, 0,
+    /* 08: code                       */ 0xff, 0xff, 0, 0, 0, 0x9b, 0xcf, 0,
+    /* 10: data                       */ 0xff, 0xff, 0, 0, 0, 0x93, 0xcf, 0,
+    /* 178: null                      */ 0, 0, 0, 0, 0, 0, 0, 0,
+    /*                                */ 0, 0, 0, 0, 0, 0, 0, 0,
+    /* 2: NMI                         */ 0xbd, 0, 0x08, 0, 0, 0x8e, 0x0f, 0,
+    /* 190: GDT limit, base           */ 0x17, 0x00, 0x60, 0x01, 0x0f, 0x00,
+    /* 196: IDT limit, base           */ 0x17, 0x00, 0x78, 0x01, 0x0f, 0x00,
+};
+
+/* jmp 0 (relative to CS), at the reset vector */
+static const uint8_t reset_vector[] = { 0xe9, 0x0d, 0x00 };
+
+/* What a CPU's counters were when the first instruction of all was next. */
+typedef struct Session {
+    bool known;
+    uint64_t count;
+    uint32_t nmis;              /* of them, so many have been looked at */
+} Session;
+
+typedef struct Guest {
+    char *dir, *bios, *stream, *disk, *log;
+    QTestState *qts;
+    unsigned cpus;
+    Session session[MAX_CPUS];
+} Guest;
+
+static const uint32_t reads[] = {
+    MSR_EVTSEL0, MSR_PMC0, MSR_FIXED_CTR0, MSR_FIXED_CTR_CTRL,
+    MSR_GLOBAL_STATUS, MSR_DEBUGCTL, MSR_GLOBAL_CTRL,
+};
+/* RESET leaves nothing, but enables the general-purpose counters globally. */
+static const uint64_t found_at_reset[] = { 0, 0, 0, 0, 0, 0, 0xf };
+
+static void guest_init(Guest *g)
+{
+    g_autofree uint8_t *image = g_malloc0(BIOS_SIZE);
+
+    *g = (Guest) { .dir = g_dir_make_tmp(NULL, NULL) };
+    g->bios = g_strdup_printf("%s/bios", g->dir);
+    g->stream = g_strdup_printf("%s/stream", g->dir);
+    g->disk = g_strdup_printf("%s/disk", g->dir);
+    g->log = g_strdup_printf("%s/log", g->dir);
+    memcpy(image, guest_code, sizeof(guest_code));
+    memcpy(image + BIOS_SIZE - 16, reset_vector, sizeof(reset_vector));
+    g_assert_true(g_file_set_contents(g->bios, (char *)image, BIOS_SIZE, NULL));
+}
+
+static void guest_quit(Guest *g)
+{
+    if (g->qts) {
+        qtest_quit(g->qts);
+        g->qts = NULL;
+    }
+}
+
+static void guest_cleanup(Guest *g)
+{
+    char *const files[] = { g->bios, g->stream, g->disk, g->log };
+
+    guest_quit(g);
+    for (int i = 0; i < G_N_ELEMENTS(files); i++) {
+        unlink(files[i]);
+        g_free(files[i]);
+    }
+    rmdir(g->dir);
+    g_free(g->dir);
+}
+
+static void guest_start(Guest *g, const char *cpu, const char *args)
+{
+    g->qts = qtest_initf("-machine pc -accel tcg -m 16 -nodefaults -bios %s "
+                         "%s -cpu %s", g->bios, args, cpu);
+}
+
+static void write_msr(Guest *g, uint64_t addr, uint32_t msr, uint64_t val)
+{
+    qtest_writel(g->qts, addr, msr);
+    qtest_writeq(g->qts, addr + 4, val);
+}
+
+/* Each interrupt clears the status, and is due again after @period. */
+static void guest_rearm(Guest *g, unsigned cpu, uint32_t period)
+{
+    uint64_t area = AREA(cpu);
+
+    write_msr(g, area + REARM, MSR_GLOBAL_STATUS_RESET, 1);
+    write_msr(g, area + REARM + 12, MSR_PMC0, -(uint64_t)period);
+}
+
+/* What a CPU does that has been reset, or not yet. */
+static void guest_prepare(Guest *g, unsigned cpu, uint32_t command)
+{
+    const struct {
+        uint32_t msr;
+        uint64_t val;
+    } writes[] = {
+        { MSR_EVTSEL0, EVTSEL }, { MSR_PMC0, -(uint64_t)PERIOD },
+        { MSR_FIXED_CTR_CTRL, 1 }, { MSR_GLOBAL_CTRL, GLOBAL_CTRL },
+    };
+    uint64_t area = AREA(cpu);
+
+    g->session[cpu] = (Session) { };
+    qtest_memset(g->qts, area, 0, RING + RING_RECORDS * sizeof(Record));
+    for (int i = 0; i < G_N_ELEMENTS(reads); i++) {
+        qtest_writel(g->qts, area + READS + 4 * i, reads[i]);
+    }
+    for (int i = 0; i < G_N_ELEMENTS(writes); i++) {
+        write_msr(g, area + WRITES + 12 * i, writes[i].msr, writes[i].val);
+    }
+    guest_rearm(g, cpu, PERIOD);
+    qtest_writel(g->qts, area + LVTPC, LVT_NMI);
+    qtest_writel(g->qts, area + COMMAND, command);
+}
+
+static void guest_stop(Guest *g)
+{
+    qtest_qmp_assert_success(g->qts, "{ 'execute': 'stop' }");
+}
+
+static void guest_cont(Guest *g)
+{
+    qtest_qmp_assert_success(g->qts, "{ 'execute': 'cont' }");
+}
+
+static void guest_prepare_all(Guest *g, unsigned cpus)
+{
+    g->cpus = cpus;
+    for (unsigned cpu = 0; cpu < cpus; cpu++) {
+        guest_prepare(g, cpu, cpu ? RUN : START_OTHERS);
+    }
+}
+
+static void guest_run(Guest *g, const char *cpu, unsigned cpus,
+                      const char *args)
+{
+    g_autofree char *smp = g_strdup_printf("-S -smp %u %s", cpus, args);
+
+    guest_start(g, cpu, smp);
+    guest_prepare_all(g, cpus);
+    guest_cont(g);
+}
+
+/* Wait until a field of a CPU's area has reached @val. */
+static void guest_wait(Guest *g, unsigned cpu, unsigned field, uint32_t val)
+{
+    int64_t end = g_get_monotonic_time() + 60 * G_TIME_SPAN_SECOND;
+
+    while (qtest_readl(g->qts, AREA(cpu) + field) < val) {
+        g_assert_cmpint(g_get_monotonic_time(), <, end);
+    }
+}
+
+/* How many instructions of its loop a CPU has run when @eip is next. */
+static uint64_t position(uint32_t seq, uint32_t eip, uint32_t ecx)
+{
+    uint64_t start = (uint64_t)seq * ROUND;
+
+    switch (eip) {
+    case IP_ROUND:
+        return start;
+    case IP_DEC:
+        return start + 1 + 2 * (LOOPS - ecx);
+    case IP_JNE:
+        return start + 2 * (LOOPS - ecx);
+    case IP_INC:
+        return start + 1 + 2 * LOOPS;
+    case IP_JMP:
+        return start - 1;       /* of the next round */
+    default:
+        g_assert_not_reached();
+    }
+}
+
+static Record read_record(Guest *g, unsigned cpu, uint32_t nmi)
+{
+    Record r;
+
+    qtest_memread(g->qts, AREA(cpu) + RING + nmi % RING_RECORDS * sizeof(r),
+                  &r, sizeof(r));
+    r.count = le64_to_cpu(r.count);
+    r.eip = le32_to_cpu(r.eip);
+    r.ecx = le32_to_cpu(r.ecx);
+    r.seq = le32_to_cpu(r.seq);
+    r.status[0] = le32_to_cpu(r.status[0]);
+    r.status[1] = le32_to_cpu(r.status[1]);
+    return r;
+}
+
+/*
+ * Every interrupt of a guest that has been stopped came where it had to, and
+ * the counter that does not interrupt tells the same.
+ */
+static void check_records(Guest *g, unsigned cpu)
+{
+    Session *s = &g->session[cpu];
+    uint32_t nmis = qtest_readl(g->qts, AREA(cpu) + NMIS);
+
+    g_assert_cmpuint(nmis, >, s->nmis);
+    g_assert_cmpint(qtest_readl(g->qts, AREA(cpu) + BOOTS), ==, 1);
+    /* The oldest record may be half overwritten by the next one. */
+    s->nmis = nmis - MIN(nmis - s->nmis, RING_RECORDS - 1);
+    while (s->nmis < nmis) {
+        uint32_t n = s->nmis++;
+        Record r = read_record(g, cpu, n), next;
+        uint64_t at = position(r.seq, r.eip, r.ecx);
+
+        if (!s->known) {
+            s->known = true;
+            s->count = r.count - at - n * HANDLER;
+        }
+        g_assert_cmpuint(r.count, ==, s->count + at + n * HANDLER);
+        g_assert_cmphex(r.status[0], ==, 1);
+        g_assert_cmphex(r.status[1], ==, 0);
+        if (s->nmis < nmis) {
+            next = read_record(g, cpu, s->nmis);
+            g_assert_cmpuint(position(next.seq, next.eip, next.ecx) - at, ==,
+                             PERIOD - HANDLER_REARM);
+        }
+    }
+}
+
+/* What a register is on a CPU, as "info registers" says. */
+static uint32_t get_register(Guest *g, unsigned cpu, const char *name)
+{
+    g_autofree char *text = qtest_hmp(g->qts, "info registers -a");
+    g_autofree char *header = g_strdup_printf("CPU#%u", cpu);
+    const char *pos = strstr(text, header);
+
+    g_assert_nonnull(pos);
+    pos = strstr(pos, name);
+    g_assert_nonnull(pos);
+    return g_ascii_strtoull(pos + strlen(name), NULL, 16);
+}
+
+static uint64_t value(QDict *cpu, int counter)
+{
+    QList *counters = qdict_get_qlist(cpu, "counters");
+
+    return qdict_get_int(get_dict(counters, counter), "value");
+}
+
+/*
+ * The monitor's values are exact where the guest has been stopped.  Returns
+ * false if that is in the middle of the handler.
+ */
+static bool check_values(Guest *g, unsigned cpu)
+{
+    Session *s = &g->session[cpu];
+    uint32_t eip = get_register(g, cpu, "EIP=");
+    QList *list;
+    QDict *rsp;
+
+    if (eip == IP_NMI) {
+        /* Nothing of the handler has run yet. */
+        eip = qtest_readl(g->qts, get_register(g, cpu, "ESP="));
+    }
+    if (eip < IP_ROUND || eip > IP_JMP) {
+        return false;
+    }
+    rsp = query(g->qts, &list);
+    g_assert_cmpuint(value(get_dict(list, cpu), 4), ==,
+                     s->count - HANDLER_COUNT + s->nmis * HANDLER +
+                     position(qtest_readl(g->qts, AREA(cpu) + SEQ), eip,
+                              get_register(g, cpu, "ECX=")));
+    qobject_unref(rsp);
+    return true;
+}
+
+/* Go on until each CPU has been interrupted @nmis times more; stop and look. */
+static void guest_consume(Guest *g, uint32_t nmis)
+{
+    uint32_t until[MAX_CPUS];
+
+    for (unsigned cpu = 0; cpu < g->cpus; cpu++) {
+        until[cpu] = qtest_readl(g->qts, AREA(cpu) + NMIS) + nmis;
+    }
+    for (unsigned cpu = 0; cpu < g->cpus; cpu++) {
+        guest_wait(g, cpu, NMIS, until[cpu]);
+    }
+    guest_stop(g);
+    for (unsigned cpu = 0; cpu < g->cpus; cpu++) {
+        check_records(g, cpu);
+    }
+}
+
+/* --- migration and snapshots -------------------------------------------- */
+
+/* Wait until a migration has ended; whether it has succeeded. */
+static bool migrated(QTestState *qts)
+{
+    for (;;) {
+        QDict *rsp = qtest_qmp(qts, "{ 'execute': 'query-migrate' }");
+        const char *status = qdict_get_try_str(qdict_get_qdict(rsp, "return"),
+                                               "status") ?: "";
+        bool ok = g_str_equal(status, "completed");
+        bool failed = g_str_equal(status, "failed");
+
+        qobject_unref(rsp);
+        if (ok || failed) {
+            return ok;
+        }
+        g_usleep(1000);
+    }
+}
+
+static void guest_save(Guest *g)
+{
+    g_autofree char *uri = g_strdup_printf("file:%s", g->stream);
+
+    qtest_qmp_assert_success(g->qts, "{ 'execute': 'migrate',"
+                             "'arguments': { 'uri': %s } }", uri);
+    g_assert_true(migrated(g->qts));
+    guest_quit(g);
+}
+
+static bool guest_load(Guest *g, const char *cpu, const char *args)
+{
+    g_autofree char *uri = g_strdup_printf("file:%s", g->stream);
+    g_autofree char *defer = g_strdup_printf("-incoming defer -smp %u %s",
+                                             g->cpus, args);
+
+    guest_start(g, cpu, defer);
+    qtest_qmp_assert_success(g->qts, "{ 'execute': 'migrate-incoming',"
+                             "'arguments': { 'uri': %s,"
+                             "'exit-on-error': false } }", uri);
+    return migrated(g->qts);
+}
+
+static void guest_migrate(Guest *g, const char *args)
+{
+    guest_save(g);
+    g_assert_true(guest_load(g, SKYLAKE ",pmu=on", args));
+}
+
+/* Live, while the counters run and interrupt */
+static void test_migrate(void)
+{
+    Guest g;
+
+    guest_init(&g);
+    guest_run(&g, SKYLAKE ",pmu=on", 2, "");
+    for (int i = 0; i < 5; i++) {
+        guest_consume(&g, 100);
+        guest_cont(&g);
+        guest_migrate(&g, "");
+    }
+    guest_consume(&g, 100);
+    guest_cleanup(&g);
+}
+
+static void guest_hmp(Guest *g, const char *command)
+{
+    g_autofree char *text = qtest_hmp(g->qts, "%s", command);
+
+    g_assert_cmpstr(text, ==, "");
+}
+
+#define NULL_DRIVE \
+    "-drive if=none,node-name=null,driver=null-co,read-zeroes=on >/dev/null"
+
+/* With an empty image, into which snapshots go */
+static void guest_start_with_disk(Guest *g)
+{
+    guest_init(g);
+    guest_start(g, SKYLAKE ",pmu=on", "-S -smp 2 " NULL_DRIVE);
+    qtest_qmp_assert_success(g->qts, "{ 'execute': 'blockdev-snapshot-sync',"
+                             "'arguments': { 'node-name': 'null',"
+                             "'snapshot-file': %s,"
+                             "'snapshot-node-name': 'disk' } }", g->disk);
+    guest_prepare_all(g, 2);
+}
+
+static void test_snapshot(void)
+{
+    g_autofree char *args = NULL;
+    Guest g, saved;
+
+    guest_start_with_disk(&g);
+    guest_cont(&g);
+    for (int i = 0; i < 5; i++) {
+        guest_consume(&g, 100);
+        guest_cont(&g);
+        saved = g;
+        guest_hmp(&g, "savevm pmu");
+        guest_consume(&g, 100);
+        guest_hmp(&g, "loadvm pmu");
+        /* As it was, once more */
+        memcpy(g.session, saved.session, sizeof(g.session));
+        guest_cont(&g);
+        guest_consume(&g, 100);
+        guest_cont(&g);
+        guest_hmp(&g, "delvm pmu");
+    }
+    /* In another QEMU */
+    guest_hmp(&g, "savevm pmu");
+    guest_quit(&g);
+    args = g_strdup_printf("-smp 2 -loadvm pmu "
+                           "-drive if=none,format=qcow2,file=%s", g.disk);
+    guest_start(&g, SKYLAKE ",pmu=on", args);
+    guest_consume(&g, 100);
+    guest_cleanup(&g);
+}
+
+/*
+ * An interrupt is pending behind NMI blocking: the next one comes in front of
+ * the instruction that the first one has come in front of.
+ */
+static void check_pending(Guest *g)
+{
+    guest_stop(g);
+    for (unsigned cpu = 0; cpu < g->cpus; cpu++) {
+        guest_rearm(g, cpu, PERIOD);
+        qtest_writel(g->qts, AREA(cpu) + HOLD, 0);
+    }
+    guest_cont(g);
+    for (unsigned cpu = 0; cpu < g->cpus; cpu++) {
+        guest_wait(g, cpu, NMIS, 3);
+    }
+    guest_stop(g);
+    for (unsigned cpu = 0; cpu < g->cpus; cpu++) {
+        Record r[3];
+
+        for (int i = 0; i < 3; i++) {
+            r[i] = read_record(g, cpu, i);
+            g_assert_cmphex(r[i].status[0], ==, 1);
+        }
+        g_assert_cmphex(r[1].eip, ==, r[0].eip);
+        g_assert_cmpuint(r[1].ecx, ==, r[0].ecx);
+        g_assert_cmpuint(r[1].seq, ==, r[0].seq);
+        g_assert_cmpuint(position(r[2].seq, r[2].eip, r[2].ecx) -
+                         position(r[1].seq, r[1].eip, r[1].ecx), ==,
+                         PERIOD - HANDLER_REARM);
+    }
+}
+
+static void test_pending(void)
+{
+    Guest g;
+
+    guest_start_with_disk(&g);
+    for (unsigned cpu = 0; cpu < g.cpus; cpu++) {
+        guest_rearm(&g, cpu, 200);
+        qtest_writel(g.qts, AREA(cpu) + HOLD, 1);
+    }
+    guest_cont(&g);
+    for (unsigned cpu = 0; cpu < g.cpus; cpu++) {
+        guest_wait(&g, cpu, HELD, 1000);
+    }
+    guest_hmp(&g, "savevm pmu");
+    check_pending(&g);
+    guest_hmp(&g, "loadvm pmu");
+    guest_cont(&g);
+    guest_migrate(&g, "");
+    check_pending(&g);
+    guest_cleanup(&g);
+}
+
+#define SECTION_HEADER  (7 + 4)     /* name, version */
+#define SECTION_SIZE    209
+
+/* Offsets in the subsection, whose numbers are big-endian */
+enum {
+    S_EVTSEL = 0,
+    S_VALUE = 64,
+    S_FIXED_CTR_CTRL = 152,
+    S_GLOBAL_CTRL = 160,
+    S_GLOBAL_STATUS = 168,
+    S_DEBUGCTL = 176,
+    S_SMM_GLOBAL_CTRL = 184,
+    S_SMM_DEBUGCTL = 192,
+    S_REF_FRACTION = 200,
+    S_SMM_FROZEN = 208,
+};
+
+/*
+ * Read the stream of a guest.  Returns the fields of the first CPU's
+ * subsection, which lie in *@stream; the caller frees that.
+ */
+static char *read_section(Guest *g, char **stream, size_t *size)
+{
+    char *section;
+
+    g_assert_true(g_file_get_contents(g->stream, stream, size, NULL));
+    section = memmem(*stream, *size, "cpu/pmu", 7);
+    g_assert_nonnull(section);
+    return section + SECTION_HEADER;
+}
+
+static void put(char *section, unsigned offset, unsigned bytes, uint64_t val)
+{
+    for (unsigned b = 0; b < bytes; b++) {
+        section[offset + b] = val >> 8 * (bytes - 1 - b);
+    }
+}
+
+/*
+ * Every field survives: the subsection is changed, loaded, saved again, and
+ * compared.
+ */
+static void test_fields(void)
+{
+    static const struct {
+        unsigned offset, bytes;
+        uint64_t val;
+    } t[] = {
+        { S_EVTSEL, 8, 0xffffffff },
+        { S_EVTSEL + 3 * 8, 8, 0x12345678 },
+        { S_VALUE, 8, 0xaaaabbbbcccc },
+        { S_VALUE + 3 * 8, 8, WIDTH_MASK },
+        { S_VALUE + 8 * 8, 8, 0x123456789abc },
+        { S_VALUE + 10 * 8, 8, 0xcba987654321 },
+        { S_FIXED_CTR_CTRL, 8, 0xfbc },
+        { S_GLOBAL_CTRL, 8, 0x500000005 },
+        { S_GLOBAL_STATUS, 8, 0x0c00000200000009 },
+        { S_DEBUGCTL, 8, 0x1800 },
+        { S_SMM_GLOBAL_CTRL, 8, 0x70000000f },
+        { S_SMM_DEBUGCTL, 8, 0x5800 },
+        { S_REF_FRACTION, 4, 999 },
+        { S_REF_FRACTION + 4, 4, 1 },
+        { S_SMM_FROZEN, 1, 1 },
+    };
+    g_autofree char *before = NULL, *after = NULL;
+    char *section, *saved;
+    size_t size;
+    Guest g;
+
+    guest_init(&g);
+    guest_run(&g, SKYLAKE ",pmu=on", 1, "");
+    guest_consume(&g, 1);
+    guest_save(&g);
+    section = read_section(&g, &before, &size);
+    for (int i = 0; i < G_N_ELEMENTS(t); i++) {
+        put(section, t[i].offset, t[i].bytes, t[i].val);
+    }
+    g_assert_true(g_file_set_contents(g.stream, before, size, NULL));
+    g_assert_true(guest_load(&g, SKYLAKE ",pmu=on", "-S"));
+    guest_save(&g);
+    saved = read_section(&g, &after, &size);
+    g_assert_cmpmem(saved, SECTION_SIZE, section, SECTION_SIZE);
+    guest_cleanup(&g);
+}
+
+static void assert_load_fails(Guest *g, const char *cpu, const char *message)
+{
+    g_autofree char *args = g_strdup_printf("%s 2>%s", cpu, g->log);
+    g_autofree char *text = NULL;
+
+    g_assert_false(guest_load(g, args, ""));
+    guest_quit(g);
+    g_assert_true(g_file_get_contents(g->log, &text, NULL, NULL));
+    g_assert_nonnull(strstr(text, message));
+}
+
+/* A stream that no such CPU could have sent */
+static void test_refused(void)
+{
+    static const struct {
+        unsigned offset, bytes;
+        uint64_t val;
+    } t[] = {
+        { S_EVTSEL, 8, 1ull << 32 },
+        { S_EVTSEL + 4 * 8, 8, 1 },             /* there are four of them */
+        { S_VALUE, 8, 1ull << 48 },
+        { S_VALUE + 4 * 8, 8, 1 },
+        { S_VALUE + 8 * 8, 8, UINT64_MAX },
+        { S_FIXED_CTR_CTRL, 8, 0x1000 },
+        { S_GLOBAL_CTRL, 8, 0x10 },
+        { S_GLOBAL_STATUS, 8, 1ull << 62 },
+        { S_DEBUGCTL, 8, 1 },
+        { S_SMM_GLOBAL_CTRL, 8, 1 },            /* not in SMM */
+        { S_SMM_DEBUGCTL, 8, 1 << 14 },
+        { S_SMM_FROZEN, 1, 1 },                 /* FREEZE_WHILE_SMM was 0 */
+        { S_REF_FRACTION, 4, 1000 },
+        { S_REF_FRACTION + 4, 4, UINT32_MAX },
+    };
+    g_autofree char *stream = NULL;
+    char *section, old[SECTION_SIZE];
+    size_t size;
+    Guest g;
+
+    guest_init(&g);
+    guest_run(&g, SKYLAKE ",pmu=on", 1, "");
+    guest_consume(&g, 1);
+    guest_save(&g);
+    section = read_section(&g, &stream, &size);
+    memcpy(old, section, SECTION_SIZE);
+    assert_load_fails(&g, SKYLAKE, "performance counters, which this CPU does "
+                      "not have");
+    assert_load_fails(&g, SKYLAKE ",pmu=on,pmu-version=1",
+                      "inconsistent performance counters");
+    for (int i = 0; i < G_N_ELEMENTS(t); i++) {
+        put(section, t[i].offset, t[i].bytes, t[i].val);
+        g_assert_true(g_file_set_contents(g.stream, stream, size, NULL));
+        assert_load_fails(&g, SKYLAKE ",pmu=on",
+                          "inconsistent performance counters");
+        memcpy(section, old, SECTION_SIZE);
+    }
+    /* It was this that was wrong. */
+    g_assert_true(g_file_set_contents(g.stream, stream, size, NULL));
+    g_assert_true(guest_load(&g, SKYLAKE ",pmu=on", "-S"));
+    guest_cleanup(&g);
+}
+
+/* --- reset and hot-plug ------------------------------------------------- */
+
+static void guest_assert_reset(Guest *g, unsigned cpu)
+{
+    guest_wait(g, cpu, BOOTS, 1);
+    for (int i = 0; i < G_N_ELEMENTS(reads); i++) {
+        g_assert_cmphex(qtest_readq(g->qts, AREA(cpu) + FOUND + 8 * i), ==,
+                        found_at_reset[i]);
+    }
+}
+
+static void test_reset(void)
+{
+    Guest g;
+
+    guest_init(&g);
+    guest_run(&g, SKYLAKE ",pmu=on", 2, "");
+    for (int i = 0; i < 3; i++) {
+        guest_consume(&g, 100);
+        for (unsigned cpu = 0; cpu < g.cpus; cpu++) {
+            guest_assert_reset(&g, cpu);
+        }
+        qtest_qmp_assert_success(g.qts, "{ 'execute': 'system_reset' }");
+        qtest_qmp_eventwait(g.qts, "RESET");
+        guest_prepare_all(&g, 2);
+        guest_cont(&g);
+    }
+    guest_consume(&g, 100);
+    guest_cleanup(&g);
+}
+
+#define PLUG \
+    "{ 'execute': 'device_add', 'arguments': { 'driver': 'max-x86_64-cpu'," \
+    "'id': 'cpu1', 'socket-id': 1, 'core-id': 0, 'thread-id': 0"
+
+/* A CPU that differs from the others is refused. */
+static void assert_other(QDict *rsp)
+{
+    const char *text = qdict_get_str(qdict_get_qdict(rsp, "error"), "desc");
+
+    g_assert_nonnull(strstr(text, "must be the same for all CPUs"));
+    qobject_unref(rsp);
+}
+
+/* A CPU that comes has the state that RESET leaves; CPU 0 does not notice. */
+static void test_hotplug(void)
+{
+    QDict *rsp, *cpu;
+    QList *list;
+    Guest g;
+
+    guest_init(&g);
+    guest_run(&g, SKYLAKE ",pmu=on", 1, "-smp 1,sockets=2,maxcpus=2");
+    guest_consume(&g, 100);
+    guest_cont(&g);
+    assert_other(qtest_qmp(g.qts, PLUG ", 'pmu': false } }"));
+    assert_other(qtest_qmp(g.qts, PLUG ", 'pmu-version': 3 } }"));
+    assert_other(qtest_qmp(g.qts, PLUG ", 'pmu-counters': 8 } }"));
+    assert_other(qtest_qmp(g.qts, PLUG ", 'full-width-write': false } }"));
+    assert_other(qtest_qmp(g.qts, PLUG ", 'insn-clocks': 2 } }"));
+    guest_prepare(&g, 1, RUN);
+    qtest_qmp_assert_success(g.qts, PLUG " } }");
+    rsp = query(g.qts, &list);
+    cpu = get_dict(list, 1);
+    g_assert_cmphex(qdict_get_int(cpu, "global-ctrl"), ==, 0xf);
+    g_assert_cmphex(qdict_get_int(cpu, "fixed-ctr-ctrl"), ==, 0);
+    g_assert_cmpint(value(cpu, 0), ==, 0);
+    g_assert_cmpint(value(cpu, 4), ==, 0);
+    qobject_unref(rsp);
+    guest_consume(&g, 100);
+    g_assert_cmpint(qtest_readl(g.qts, AREA(1) + BOOTS), ==, 0);
+
+    /* CPU 0 starts it when it starts itself. */
+    qtest_qmp_assert_success(g.qts, "{ 'execute': 'system_reset' }");
+    qtest_qmp_eventwait(g.qts, "RESET");
+    guest_prepare_all(&g, 2);
+    guest_cont(&g);
+    guest_consume(&g, 100);
+    guest_assert_reset(&g, 1);
+    guest_cleanup(&g);
+
+    guest_init(&g);
+    guest_start(&g, SKYLAKE, "-S -smp 1,sockets=2,maxcpus=2");
+    assert_other(qtest_qmp(g.qts, PLUG ", 'pmu': true } }"));
+    guest_cleanup(&g);
+}
+
+/* --- monitor and trace events ------------------------------------------- */
+
+/* What the monitor shows of a CPU that has been stopped */
+static void check_monitor(Guest *g, unsigned index)
+{
+    g_autofree char *info = qtest_hmp(g->qts, "info pmu");
+    g_autofree char *general = NULL, *fixed = NULL;
+    QDict *rsp, *cpu, *counter;
+    QList *list, *counters;
+
+    rsp = query(g->qts, &list);
+    cpu = get_dict(list, index);
+    g_assert_cmpint(qdict_get_int(cpu, "cpu-index"), ==, index);
+    g_assert_cmphex(qdict_get_int(cpu, "global-ctrl"), ==, GLOBAL_CTRL);
+    g_assert_cmphex(qdict_get_int(cpu, "global-status") & ~1ull, ==, 0);
+    g_assert_cmphex(qdict_get_int(cpu, "fixed-ctr-ctrl"), ==, 1);
+    g_assert_cmphex(qdict_get_int(cpu, "debugctl"), ==, 0);
+    g_assert_nonnull(strstr(info, "GLOBAL_CTRL=0000000100000001"));
+    counters = qdict_get_qlist(cpu, "counters");
+    counter = get_dict(counters, 0);
+    g_assert_cmphex(qdict_get_int(counter, "select"), ==, EVTSEL);
+    g_assert_cmpstr(qdict_get_str(counter, "event"), ==, "instructions");
+    g_assert_true(qdict_get_bool(counter, "os"));
+    g_assert_false(qdict_get_bool(counter, "usr"));
+    g_assert_true(qdict_get_bool(counter, "interrupt"));
+    g_assert_true(qdict_get_bool(counter, "enabled"));
+    g_assert_false(qdict_get_bool(get_dict(counters, 1), "enabled"));
+    general = g_strdup_printf("  general 0: %012" PRIx64 " select "
+                              "00000000005200c0 enabled os interrupt: "
+                              "instructions\r\n", value(cpu, 0));
+    g_assert_nonnull(strstr(info, general));
+    fixed = g_strdup_printf("  fixed 0: %012" PRIx64 " enabled os: "
+                            "instructions\r\n", value(cpu, 4));
+    g_assert_nonnull(strstr(info, fixed));
+    qobject_unref(rsp);
+}
+
+static void test_monitor(void)
+{
+    int exact = 0;
+    Guest g;
+
+    guest_init(&g);
+    guest_run(&g, SKYLAKE ",pmu=on", 2, "");
+    for (int i = 0; i < 20; i++) {
+        guest_consume(&g, 20);
+        for (unsigned cpu = 0; cpu < g.cpus; cpu++) {
+            exact += check_values(&g, cpu);
+            check_monitor(&g, cpu);
+        }
+        guest_cont(&g);
+    }
+    g_assert_cmpint(exact, >, 20);
+    guest_cleanup(&g);
+}
+
+static void test_trace(void)
+{
+    static const char *const lines[] = {
+        "pmu_wrmsr cpu 0: msr 0x186, val 0x52012e\n",
+        "pmu_unknown_event cpu 0: event 0x2e, unit mask 0x1\n",
+        "pmu_wrmsr cpu 0: msr 0x186, val 0x5200c0\n",
+        "pmu_wrmsr cpu 0: msr 0x38f, val 0x100000001\n",
+        "pmu_pmi cpu 0: overflow before ip 0xf00",
+        "pmu_wrmsr cpu 0: msr 0x390, val 0x1\n",
+    };
+    g_autofree char *args = NULL, *text = NULL;
+    const char *pos;
+    Guest g;
+
+    guest_init(&g);
+    args = g_strdup_printf("-S -trace 'pmu_*' -D %s", g.log);
+    guest_start(&g, SKYLAKE ",pmu=on", args);
+    guest_prepare_all(&g, 1);
+    /* The WRMSR of PMC0 is one of EVTSEL0, too; the first event is unknown. */
+    write_msr(&g, AREA(0) + WRITES + 12, MSR_EVTSEL0, EVTSEL);
+    write_msr(&g, AREA(0) + WRITES, MSR_EVTSEL0, 0x52012e);
+    write_msr(&g, AREA(0) + WRITES + 36, MSR_GLOBAL_CTRL, GLOBAL_CTRL);
+    write_msr(&g, AREA(0) + WRITES + 24, MSR_PMC0, -(uint64_t)PERIOD);
+    guest_cont(&g);
+    guest_wait(&g, 0, NMIS, 2);
+    guest_quit(&g);
+
+    g_assert_true(g_file_get_contents(g.log, &text, NULL, NULL));
+    pos = text;
+    for (int i = 0; i < G_N_ELEMENTS(lines); i++) {
+        g_test_message("%s", lines[i]);
+        pos = strstr(pos, lines[i]);
+        g_assert_nonnull(pos);
+    }
+    guest_cleanup(&g);
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+
+    for (int i = 0; i < G_N_ELEMENTS(model_tests); i++) {
+        const ModelTest *t = &model_tests[i];
+        g_autofree char *path = g_strdup_printf("/pmu/model/%s", t->name);
+
+        qtest_add_data_func(path, t, test_model);
+    }
+    qtest_add_func("/pmu/properties", test_properties);
+    qtest_add_func("/pmu/migrate/live", test_migrate);
+    qtest_add_func("/pmu/migrate/snapshot", test_snapshot);
+    qtest_add_func("/pmu/migrate/pending", test_pending);
+    qtest_add_func("/pmu/migrate/fields", test_fields);
+    qtest_add_func("/pmu/migrate/refused", test_refused);
+    qtest_add_func("/pmu/reset", test_reset);
+    qtest_add_func("/pmu/hotplug", test_hotplug);
+    qtest_add_func("/pmu/monitor", test_monitor);
+    qtest_add_func("/pmu/trace", test_trace);
+    return g_test_run();
+}
