@@ -39,10 +39,12 @@ enum {
     TSS64 = 0x58, TSS32 = 0x68, /* the first one has two entries */
 };
 
+#define MSR_EFER        0xc0000080
 #define MSR_LWP_CFG     0xc0000105
 #define MSR_LWP_CBADDR  0xc0000106
 #define MSR_PERF_CTL0   0xc0010200
 #define CPUID_PERFCTR_CORE (1u << 23)
+#define CPUID_XSAVE     (1u << 26)
 #define CR0_TS          (1ull << 3)
 #define CR0_WP          (1ull << 16)
 #define CR4_OSFXSR      (1ull << 9)
@@ -328,7 +330,8 @@ static inline void kernel_init(void)
     table = (uint64_t *)(table[WINDOW >> 30] & -PAGE);
     table[WINDOW >> 21 & 511] = (uintptr_t)window_table | PTE_ALL;
     asm volatile("mov %%cr4, %0" : "=r" (cr4));
-    cr4 |= CR4_OSFXSR | CR4_OSXSAVE;
+    cr4 |= CR4_OSFXSR;
+    cr4 |= cpuid_reg(1, 0, 2) & CPUID_XSAVE ? CR4_OSXSAVE : 0;
     /* Without CR4.PGE boot.S's global pages cannot outlive this either. */
     asm volatile("mov %0, %%cr4\n mov %1, %%cr3" : : "r" (cr4), "r" (cr3)
                  : "memory");

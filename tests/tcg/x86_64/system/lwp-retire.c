@@ -18,7 +18,6 @@ enum { DB = 1, BP = 3, OF = 4 };
 #define TKN             (1u << 15)
 
 
-#define MSR_EFER        0xc0000080
 #define MSR_STAR        0xc0000081
 #define MSR_LSTAR       0xc0000082
 

@@ -7,7 +7,7 @@
  * counted is compared.
  */
 
-#include "lwp-kernel.h"
+#include "lwp-smm.h"
 
 enum { IRE = 2, BRE = 3, CNH = 5, RNH = 6 };
 
@@ -15,13 +15,6 @@ enum { IRE = 2, BRE = 3, CNH = 5, RNH = 6 };
                          1u << RNH)
 #define PREDICTION      (3u << 13)      /* of a branch; runs may differ */
 
-/* The i440FX and the place to which the BIOS has moved SMBASE */
-#define PCI_SMRAM       0x80000070      /* the register is at byte 2 */
-#define SMRAM_OPEN      0x40
-#define SMI_ENTRY       0xa8000
-#define SMI_SAVED_CS    (*(uint16_t *)(SMI_ENTRY + 0x7e10))
-
-#define ICR_SELF_SMI    0x44200
 /* volatile: device registers */
 #define IOAPIC(offset)  (*(volatile uint32_t *)(0xfec00000ul + (offset)))
 #define IOAPIC_SMI      0x200
@@ -71,17 +64,11 @@ void smi_main(void)
 static void install_handler(void)
 {
     uint64_t cr3, cr4;
-    uint8_t smram;
 
     asm volatile("mov %%cr3, %0\n mov %%cr4, %1" : "=r" (cr3), "=r" (cr4));
     smi_control.cr3 = cr3;
     smi_control.cr4 = cr4;
-    asm volatile("outl %0, %1" : : "a" (PCI_SMRAM), "d" ((uint16_t)0xcf8));
-    smram = in8(0xcfe);
-    out8(0xcfe, smram | SMRAM_OPEN);
-    memcpy((void *)SMI_ENTRY, (void *)LABEL(smi_code),
-           LABEL(smi_code_end) - LABEL(smi_code));
-    out8(0xcfe, smram);
+    set_smi_code(LABEL(smi_code), LABEL(smi_code_end));
 }
 
 /* Code like that of CODE() in lwp-retire.c; RDI is an ICR or not. */

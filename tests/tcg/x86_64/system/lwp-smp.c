@@ -24,7 +24,6 @@ enum { IRE = 2, BRE = 3, CNH = 5 };
 #define BRE_INTERVAL    (THROUGHPUT ? 100000 : 101)
 #define CNH_INTERVAL    0x1ffffff       /* the maximum */
 
-#define MSR_EFER        0xc0000080
 #define EFER_SCE        1
 #define MSR_STAR        0xc0000081
 #define MSR_LSTAR       0xc0000082

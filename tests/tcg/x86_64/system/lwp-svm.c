@@ -4,7 +4,7 @@
  * intercepts, nested paging, interrupts and world switches (§8.2.2).
  */
 
-#include "lwp-kernel.h"
+#include "lwp-svm.h"
 
 enum { VAL = 1, IRE = 2 };
 enum { DB = 1, LWP_VECTOR = 31, INJECTED = 40, GUEST_VECTORS };
@@ -13,63 +13,6 @@ enum { DB = 1, LWP_VECTOR = 31, INJECTED = 40, GUEST_VECTORS };
 #define MANY            10000000        /* more than any test runs */
 #define RFLAGS_TF       (1u << 8)
 #define RFLAGS_IF       (1u << 9)
-
-#define CR0_PG          (1ull << 31)
-#define MSR_EFER        0xc0000080
-#define EFER_LME_LMA    (5ull << 8)
-#define EFER_SVME       (1u << 12)
-#define MSR_HSAVE_PA    0xc0010117
-
-/* Codes of #VMEXIT; those of exceptions are 40h + vector. */
-enum {
-    EXIT_EXCEPTION = 0x40, EXIT_INTR = 0x60, EXIT_GDTR_READ = 0x67,
-    EXIT_RDTSC = 0x6e, EXIT_PUSHF = 0x70, EXIT_POPF = 0x71,
-    EXIT_CPUID = 0x72, EXIT_SWINT = 0x75, EXIT_PAUSE = 0x77,
-    EXIT_MSR = 0x7c, EXIT_VMRUN = 0x80, EXIT_VMMCALL = 0x81,
-    EXIT_ICEBP = 0x88, EXIT_XSETBV = 0x8d, EXIT_NPF = 0x400,
-};
-
-#define NPF_ADDRESS     (1ull << 32)    /* EXITINFO1: of the access, */
-#define NPF_TABLE       (1ull << 33)    /* of the guest's page table */
-#define INJECT          (1u << 31)
-#define INTR_MASKING    (1u << 24)      /* V_INTR_MASKING */
-
-typedef struct Segment {
-    uint16_t selector, attrib;
-    uint32_t limit;
-    uint64_t base;
-} Segment;
-
-typedef struct Vmcb {
-    uint32_t cr, dr, exceptions, intercept[2];
-    uint8_t reserved0[0x34];
-    uint64_t msr_map, tsc_offset;
-    uint32_t asid, flush_tlb, int_ctl, int_vector;
-    uint64_t int_state, exit, info1, info2, int_info, nested;
-    uint8_t reserved1[0x10];
-    uint64_t inject, nested_cr3;
-    uint8_t reserved2[0x348];
-    Segment es, cs, ss, ds, fs, gs, gdtr, ldtr, idtr, tr;
-    uint8_t reserved3[0x2b], cpl, reserved4[4];
-    uint64_t efer;
-    uint8_t reserved5[0x70];
-    uint64_t cr4, cr3, cr0, dr7, dr6, rflags, rip;
-    uint8_t reserved6[0x58];
-    uint64_t rsp;
-    uint8_t reserved7[0x18];
-    uint64_t rax, star[8], cr2;
-    uint8_t reserved8[0x9b8];
-} Vmcb;
-
-_Static_assert(offsetof(Vmcb, msr_map) == 0x48, "VMCB");
-_Static_assert(offsetof(Vmcb, exit) == 0x70, "VMCB");
-_Static_assert(offsetof(Vmcb, nested_cr3) == 0xb0, "VMCB");
-_Static_assert(offsetof(Vmcb, es) == 0x400, "VMCB");
-_Static_assert(offsetof(Vmcb, cpl) == 0x4cb, "VMCB");
-_Static_assert(offsetof(Vmcb, cr4) == 0x548, "VMCB");
-_Static_assert(offsetof(Vmcb, rsp) == 0x5d8, "VMCB");
-_Static_assert(offsetof(Vmcb, cr2) == 0x640, "VMCB");
-_Static_assert(sizeof(Vmcb) == PAGE, "VMCB");
 
 /*
  * A guest shares the hypervisor's memory below 1 GiB and has a window of its
@@ -170,49 +113,26 @@ static void make_tables(Guest *g)
 
 static void intercept(Guest *g, unsigned exit, bool on)
 {
-    uint32_t *word;
-
-    if (exit == EXIT_NPF) {
-        return;
+    if (exit != EXIT_NPF) {
+        intercept_exit(&g->vmcb, exit, on);
     }
-    word = exit < EXIT_INTR ? &g->vmcb.exceptions :
-                              &g->vmcb.intercept[exit / 32 - 3];
-    *word = (*word & ~(1u << exit % 32)) | (uint32_t)on << exit % 32;
 }
 
 /* @g will run @code; nothing but VMMCALL is intercepted. */
 static void set_guest(Guest *g, int cpl, void (*code)(void))
 {
     Vmcb *v = &g->vmcb;
-    TableRegister gdtr;
-    uint64_t dpl = cpl << 5;
 
     make_tables(g);
-    memset(v, 0, 0x100);
-    intercept(g, EXIT_VMRUN, true);
-    intercept(g, EXIT_VMMCALL, true);
+    set_vmcb(v, cpl, code, (uintptr_t)guest_stack + sizeof(guest_stack));
     v->msr_map = (uintptr_t)msr_map;
     v->asid = g - guests + 1;
-    v->flush_tlb = 1;
     v->nested = nested;
     v->nested_cr3 = (uintptr_t)g->nested_table[0];
-    v->cs = (Segment) { cpl ? USER_CODE64 : CODE64, 0xa9b | dpl, -1, 0 };
-    v->ss = (Segment) { cpl ? USER_DATA : DATA, 0xc93 | dpl, -1, 0 };
-    v->ds = v->es = (Segment) { USER_DATA, 0xcf3, -1, 0 };
-    asm volatile("sgdt %0" : "=m" (gdtr));
-    v->gdtr = (Segment) { .limit = gdtr.limit, .base = gdtr.base };
     v->idtr = (Segment) { .limit = sizeof(guest_idt) - 1,
                           .base = (uintptr_t)guest_idt };
-    v->efer = rdmsr(MSR_EFER);
-    v->cr0 = read_cr0();
-    asm volatile("mov %%cr4, %0" : "=r" (v->cr4));
     v->cr3 = (uintptr_t)g->table[0];
     v->cr2 = 0x1234;
-    v->dr6 = 0xffff0ff0;
-    v->dr7 = 0x400;
-    v->rflags = 2;
-    v->rip = (uintptr_t)code;
-    v->rsp = (uintptr_t)guest_stack + sizeof(guest_stack);
     g->rdi = CB_ADDR;
     g->rsi = DATA_ADDR;
 }
