@@ -371,7 +371,6 @@ static void test_xsetbv(void)
            counted(guest, NEVER) == 0, "%s: VMRUN fails: nothing counts",
            paging());
     guest->vmcb.dr7 = 0x400;
-    guest->vmcb.rip = BODY(code_nops);
     report(call(guest) && ring_is(guest, code_nops, NULL, NEVER, 20, 0, 0),
            "%s: then it succeeds: exact", paging());
 }

@@ -7,40 +7,7 @@
  * and with one-insn-per-tb=on.
  */
 
-#include "pmu-kernel.h"
-
-/* Of Skylake; the last one is fixed counter 0. */
-enum { BRANCHES, COND, NOT_TAKEN, FAR, INSNS, EVENTS };
-static const uint16_t event_codes[] = { 0x00c4, 0x01c4, 0x10c4, 0x40c4 };
-
-typedef struct Counts {
-    uint64_t n[EVENTS];
-} Counts;
-
-/* Start all that count in @rows, EVTSEL_OS or EVTSEL_USR. */
-static void start_counting(uint32_t rows)
-{
-    wrmsr(MSR_GLOBAL_CTRL, 0);
-    for (int i = 0; i < INSNS; i++) {
-        wrmsr(MSR_EVTSEL(i), event_codes[i] | rows | EVTSEL_EN);
-        wrmsr(MSR_PMC(i), 0);
-    }
-    wrmsr(MSR_FIXED_CTR_CTRL, rows & EVTSEL_OS ? FIXED_OS : FIXED_USR);
-    wrmsr(MSR_FIXED_CTR(0), 0);
-    wrmsr(MSR_GLOBAL_CTRL, GLOBAL_FIXED(0) | 15);
-}
-
-static Counts stop_counting(void)
-{
-    Counts c;
-
-    wrmsr(MSR_GLOBAL_CTRL, 0);
-    for (int i = 0; i < INSNS; i++) {
-        c.n[i] = rdmsr(MSR_PMC(i));
-    }
-    c.n[INSNS] = rdmsr(MSR_FIXED_CTR(0));
-    return c;
-}
+#include "pmu-count.h"
 
 static void __attribute__((naked)) nothing(void)
 {
@@ -141,31 +108,18 @@ static const struct {
     { "RDMSR, WRMSR", msrs, 4, .kernel = true },
 };
 
-static void check_counts(const char *name, int cpl, Counts c, uint32_t insns,
-                         uint32_t branches, uint32_t cond, uint32_t not_taken,
-                         uint32_t far)
-{
-    bool ok = c.n[INSNS] == insns && c.n[BRANCHES] == branches &&
-              c.n[COND] == cond && c.n[NOT_TAKEN] == not_taken &&
-              c.n[FAR] == far;
-
-    report(ok, "CPL %d: %s", cpl, name);
-    if (!ok) {
-        lwp_print("  instructions %ld for %d, branches %ld for %d, "
-                  "conditional %ld for %d, not taken %ld for %d, "
-                  "far %ld for %d\n", c.n[INSNS], insns, c.n[BRANCHES],
-                  branches, c.n[COND], cond, c.n[NOT_TAKEN], not_taken,
-                  c.n[FAR], far);
-    }
-}
-
 static void test_codes(void)
 {
     for (int i = 0; i < ARRAY_SIZE(codes); i++) {
         for (int cpl = codes[i].kernel ? 0 : 3; ; cpl = 0) {
-            check_counts(codes[i].name, cpl, measure(cpl, codes[i].fn),
-                         codes[i].insns, codes[i].branches, codes[i].cond,
-                         codes[i].not_taken, codes[i].far);
+            Counts want = { { codes[i].branches, codes[i].cond,
+                              codes[i].not_taken, codes[i].far,
+                              codes[i].insns } };
+            Counts c = measure(cpl, codes[i].fn);
+
+            report(counts_are(&c, &want), "CPL %d: %s counts %d instructions, "
+                   "%d branches", cpl, codes[i].name, codes[i].insns,
+                   codes[i].branches);
             if (!cpl) {
                 break;
             }
@@ -188,6 +142,9 @@ static void __attribute__((naked, noinline)) between(void)
 /* Of two WRMSR to GLOBAL_CTRL, exactly one counts: the one that starts. */
 static void test_wrmsr(void)
 {
+    const Counts want = { {
+        LOOP_COUNT, LOOP_COUNT, 1, 0, 1 + 1 + 10 * LOOP_COUNT + 3
+    } };
     Counts c;
 
     for (int i = 0; i < 3; i++) {
@@ -199,8 +156,44 @@ static void test_wrmsr(void)
         wrmsr(MSR_FIXED_CTR(0), 0);
         between();
         c = stop_counting();
-        check_counts("from WRMSR to WRMSR", 0, c, 1 + 1 + 10 * LOOP_COUNT + 3,
-                     LOOP_COUNT, LOOP_COUNT, 1, 0);
+        report(counts_are(&c, &want),
+               "of two WRMSRs of GLOBAL_CTRL, the one that starts counts");
+    }
+}
+
+/* One instruction a clock: what masks of them count (SDM 18.2.1.1) */
+static void test_masks(void)
+{
+    static const struct {
+        const char *name;
+        uint32_t evtsel;
+        int count;
+    } t[] = {
+        { "instructions", 0xc0, 2002 },
+        { "core cycles", 0x3c, 2002 },
+        { "reference cycles", 0x13c, 2002 },
+        { "clocks with an instruction", 0xc0 | EVTSEL_CMASK(1), 2002 },
+        { "clocks with two instructions", 0xc0 | EVTSEL_CMASK(2), 0 },
+        { "clocks without an instruction", 0xc0 | EVTSEL_CMASK(1) | EVTSEL_INV,
+          0 },
+        { "clocks with less than 16 instructions",
+          0xc0 | EVTSEL_CMASK(16) | EVTSEL_INV, 2002 },
+        { "branches", 0xc4, 1001 },
+        { "clocks with a branch", 0xc4 | EVTSEL_CMASK(1), 1001 },
+        { "clocks without a branch", 0xc4 | EVTSEL_CMASK(1) | EVTSEL_INV,
+          1001 },
+    };
+
+    for (int i = 0; i < ARRAY_SIZE(t); i++) {
+        stop_counting();
+        wrmsr(MSR_EVTSEL(0), t[i].evtsel | EVTSEL_USR | EVTSEL_EN);
+        wrmsr(MSR_PMC(0), 0);
+        set_up(USER_CODE64, (uintptr_t)loop);
+        wrmsr(MSR_GLOBAL_CTRL, 1);
+        run();
+        report(stop_counting().n[0] == t[i].count,
+               "1001 branches of 2002 instructions: %d %s", t[i].count,
+               t[i].name);
     }
 }
 
@@ -254,6 +247,7 @@ int main(void)
     write_cr4(read_cr4() | CR4_PCE);
     test_codes();
     test_wrmsr();
+    test_masks();
     test_prediction();
     return report_summary();
 }

@@ -10,12 +10,15 @@
 
 #include "pmu-kernel.h"
 
-enum { NMI = 2, VECTOR = 0xee };
+enum { DB = 1, NMI = 2, VECTOR = 0xee };
 enum { C4_ALL = 0x00c4, C4_NOT_TAKEN = 0x10c4, CYCLES = 0x003c,
        HW_INTERRUPTS = 0x01cb };
 
 #define WIDTH_MASK      ((1ull << 48) - 1)
+#define FLAG_TF         (1u << 8)
 #define CTR_FRZ         (1ull << 59)
+#define LBR_FRZ         (1ull << 58)
+#define FREEZE_LBRS_ON_PMI  (1u << 11)
 #define FREEZE_ON_PMI   (1u << 12)
 
 /* Bytes and instructions are the same in the first; the loop has 4 of them. */
@@ -91,7 +94,7 @@ static void test_skid(void)
         ok &= run_at(3, nops, 0) == NMI && regs.rip == (uintptr_t)nops + k &&
               rdmsr(MSR_FIXED_CTR(0)) == 0;
     }
-    report(ok, "instruction 1 to 299 of a row");
+    report(ok, "CPL 3: instruction 1 to 299 of a row interrupts behind it");
     ok = true;
     for (int k = 1; k < 300 + ARRAY_SIZE(lefts); k++) {
         uint32_t left = k < 300 ? k : lefts[k - 300];
@@ -101,7 +104,7 @@ static void test_skid(void)
               regs.rip == (uintptr_t)loop + loop_offset[left % 4] &&
               regs.rax == (left + 3) / 4;
     }
-    report(ok, "instructions of a loop");
+    report(ok, "CPL 3: instructions of a loop interrupt behind them");
     ok = true;
     for (int k = 1; k < 300 + ARRAY_SIZE(lefts); k++) {
         uint32_t left = k < 300 ? k : lefts[k - 300];
@@ -110,13 +113,13 @@ static void test_skid(void)
         ok &= run_at(3, loop, 0) == NMI && regs.rip == (uintptr_t)loop &&
               regs.rax == left && rdmsr(MSR_PMC(1)) == 0;
     }
-    report(ok, "branches of a loop");
+    report(ok, "CPL 3: branches of a loop interrupt behind them");
     ok = true;
     for (int k = 1; k < 100; k++) {
         start_event(CYCLES, k);
         ok &= run_at(3, nops, 0) == NMI && regs.rip == (uintptr_t)nops + k;
     }
-    report(ok, "cycles");
+    report(ok, "CPL 3: cycles interrupt behind their instructions");
 }
 
 /* At CPL 0, the WRMSR is the first that counts. */
@@ -139,7 +142,7 @@ static void test_skid_kernel(void)
               regs.rip == (uintptr_t)between_start + k - 1;
         wrmsr(MSR_GLOBAL_CTRL, 0);
     }
-    report(ok, "instruction 1 to 299 of the kernel");
+    report(ok, "CPL 0: instruction 1 to 299 of a row interrupts behind it");
 }
 
 /* A program is the same whether it is interrupted or not, and so is the sum. */
@@ -166,7 +169,8 @@ static void test_periods(void)
     }
     total += 9973 - (-rdmsr(MSR_FIXED_CTR(0)) & WIDTH_MASK);
     report(ok && regs.vector == EXIT && total == expected,
-           "%d samples of %d instructions", (int)(total / 9973), (int)expected);
+           "%d samples sum up to the program's %d instructions",
+           (int)(total / 9973), (int)expected);
 }
 
 static void test_places(void)
@@ -177,11 +181,12 @@ static void test_places(void)
     wrmsr(0xc0000084, 0);
     wrmsr(MSR_EFER, rdmsr(MSR_EFER) | 1);
     report(run_at(3, enter, 0) == NMI && regs.rip == (uintptr_t)entered &&
-           regs.cs == CODE64, "SYSCALL: the kernel's first instruction");
+           regs.cs == CODE64,
+           "SYSCALL interrupts at the kernel's first instruction");
     start_fixed(2);
     report(run_at(3, soft, 0) == NMI &&
            regs.rip == (uintptr_t)trap_stubs + 16 * 33 && regs.cs == CODE64,
-           "INT n: the handler's first instruction");
+           "INT n interrupts at its handler's first instruction");
     for (int k = 1; k < 5; k++) {
         stop();
         wrmsr(MSR_EVTSEL(0), 0);
@@ -189,21 +194,109 @@ static void test_places(void)
         report(run_at(3, rep, 0) == NMI &&
                regs.rip == (k < 3 ? (uintptr_t)rep + (k == 1 ? 5 : 13) :
                             (uintptr_t)rep_behind + k - 3),
-               "REP STOS, overflow at instruction %d", k);
+               "REP STOS, overflow at instruction %d interrupts behind it", k);
     }
     start_fixed(9);
     report(run_at(3, iret, 0) == NMI && regs.rip == (uintptr_t)iret_behind - 3,
-           "in front of IRETQ");
+           "the instruction before IRETQ interrupts before it");
     start_fixed(10);
     report(run_at(3, iret, 0) == NMI && regs.rip == (uintptr_t)iret_behind,
-           "IRETQ");
+           "IRETQ interrupts at its target");
     start_fixed(2);
     report(run_at(3, faults, 0) == UD &&
            rdmsr(MSR_FIXED_CTR(0)) == WIDTH_MASK &&
-           !rdmsr(MSR_GLOBAL_STATUS), "an instruction that faults");
+           !rdmsr(MSR_GLOBAL_STATUS),
+           "an instruction that faults does not count");
     start_fixed(2);
     report(run_at(3, shadow, 0) == NMI && regs.rip == (uintptr_t)shadow + 5,
-           "NMI: one instruction behind MOV SS");
+           "MOV SS interrupts by an NMI one instruction behind it");
+}
+
+/* At CPL 0; the WRMSR that starts the counter counts, too. */
+#define KERNEL(name, insns) \
+    static void __attribute__((naked)) name(void) \
+    { \
+        asm("mov $0x38f, %ecx\n mov $1, %edx\n xor %eax, %eax\n wrmsr\n" \
+            insns "\n int $32"); \
+    }
+
+KERNEL(sti, "cli\n sti\n nop\n sti_behind: nop\n nop")
+KERNEL(mov_ss, "mov %ss, %eax\n mov %eax, %ss\n nop\n ss_behind: nop\n nop")
+KERNEL(pop_ss, "pushq %rax\n mov %ss, %eax\n mov %eax, %ss\n pop %rax\n"
+       "pop_behind: nop\n nop")
+PLACE(sti_behind);
+PLACE(ss_behind);
+PLACE(pop_behind);
+
+/* The instruction behind STI, MOV SS comes before an interrupt. */
+static void test_shadows(void)
+{
+    static const struct {
+        const char *name;
+        void (*code)(void), (*behind)(void);
+        uint8_t first, last;    /* of these instructions the PMI comes there */
+        uint8_t first_fixed;    /* the same for a fixed vector */
+    } t[] = {
+        { "STI", sti, sti_behind, 3, 4, 2 },
+        { "MOV SS", mov_ss, ss_behind, 3, 4, 3 },
+        { "MOV SS, POP", pop_ss, pop_behind, 4, 5, 4 },
+    };
+
+    for (int i = 0; i < ARRAY_SIZE(t); i++) {
+        for (int fixed = 0; fixed < 2; fixed++) {
+            int first = fixed ? t[i].first_fixed : t[i].first;
+            bool ok = true;
+
+            lvtpc = fixed ? VECTOR : LVT_NMI;
+            for (int k = first; k <= t[i].last + 1; k++) {
+                stop();
+                wrmsr(MSR_FIXED_CTR_CTRL, FIXED_OS | FIXED_PMI);
+                wrmsr(MSR_FIXED_CTR(0), -(uint64_t)k & WIDTH_MASK);
+                ok &= run_at(0, t[i].code, FLAG_IF) == (fixed ? VECTOR : NMI);
+                wrmsr(MSR_GLOBAL_CTRL, 0);
+                ok &= regs.rip == (uintptr_t)t[i].behind + (k > t[i].last);
+                if (regs.vector == VECTOR) {
+                    APIC(APIC_EOI) = 0;
+                }
+            }
+            report(ok, "CPL 0: %s one instruction behind %s",
+                   fixed ? "an interrupt comes" : "an NMI comes", t[i].name);
+        }
+    }
+    lvtpc = LVT_NMI;
+}
+
+/* A trap of the instruction comes before the interrupt that it causes. */
+static void test_single_step(void)
+{
+    bool ok = true;
+
+    for (int k = 1; k < 20; k++) {
+        lvtpc = LVT_NMI;
+        start_fixed(k);
+        set_up(USER_CODE64, (uintptr_t)nops);
+        regs.rflags |= FLAG_TF;
+        for (int i = 1; i < k; i++) {
+            ok &= run() == DB && regs.rip == (uintptr_t)nops + i;
+        }
+        ok &= run() == NMI && regs.cs == CODE64 &&
+              regs.rip == (uintptr_t)trap_stubs + 16 * DB;
+    }
+    report(ok, "single steps: the NMI interrupts the handler of #DB");
+    ok = true;
+    for (int k = 1; k < 20; k++) {
+        lvtpc = VECTOR;
+        start_fixed(k);
+        set_up(USER_CODE64, (uintptr_t)nops);
+        regs.rflags |= FLAG_TF | FLAG_IF;
+        for (int i = 1; i <= k; i++) {
+            ok &= run() == DB && regs.rip == (uintptr_t)nops + i;
+        }
+        ok &= run() == VECTOR && regs.rip == (uintptr_t)nops + k;
+        APIC(APIC_EOI) = 0;
+    }
+    report(ok, "single steps: an interrupt comes behind #DB");
+    lvtpc = LVT_NMI;
 }
 
 static void test_delivery(void)
@@ -216,27 +309,31 @@ static void test_delivery(void)
     wrmsr(MSR_PMC(3), 0);
     wrmsr(MSR_GLOBAL_CTRL, GLOBAL_FIXED(0) | 8);
     report(run_at(3, nops, FLAG_IF) == VECTOR &&
-           regs.rip == (uintptr_t)nops + 3, "a fixed vector");
-    report(rdmsr(MSR_PMC(3)) == 1, "it is an interrupt that is counted");
-    report(APIC(APIC_LVTPC) == (LVT_MASKED | VECTOR), "it masks LVTPC");
+           regs.rip == (uintptr_t)nops + 3,
+           "a fixed vector interrupts behind the instruction");
+    report(rdmsr(MSR_PMC(3)) == 1,
+           "the PMI itself is a hardware interrupt that counts");
+    report(APIC(APIC_LVTPC) == (LVT_MASKED | VECTOR),
+           "its delivery masks LVTPC");
     APIC(APIC_EOI) = 0;
     lvtpc = LVT_MASKED | VECTOR;
     start_fixed(3);
     report(run_at(3, nops, FLAG_IF) == EXIT &&
            rdmsr(MSR_GLOBAL_STATUS) == GLOBAL_FIXED(0),
-           "nothing while it is masked, but the status");
+           "while LVTPC is masked, an overflow sets the status alone");
     lvtpc = VECTOR;
     start_fixed(3);
     ok = run_at(3, nops, 0) == EXIT;
     report(ok && run_at(3, nops, FLAG_IF) == VECTOR &&
-           regs.rip == (uintptr_t)nops, "it waits for EFLAGS.IF");
+           regs.rip == (uintptr_t)nops, "a fixed vector waits for EFLAGS.IF");
     APIC(APIC_EOI) = 0;
     stop();
     wrmsr(MSR_EVTSEL(1), C4_ALL | EVTSEL_USR | EVTSEL_EN);
     wrmsr(MSR_PMC(1), -5);
     wrmsr(MSR_GLOBAL_CTRL, 2);
     report(run_at(3, branchy, FLAG_IF) == EXIT &&
-           rdmsr(MSR_GLOBAL_STATUS) == 2, "without INT, the status alone");
+           rdmsr(MSR_GLOBAL_STATUS) == 2,
+           "without INT, an overflow sets the status alone");
     stop();
 }
 
@@ -254,7 +351,8 @@ static void test_halt(void)
     wrmsr(MSR_FIXED_CTR_CTRL, FIXED_OS | FIXED_PMI);
     wrmsr(MSR_FIXED_CTR(0), -3ull & WIDTH_MASK);
     report(run_at(0, kernel_halt, 0) == NMI &&
-           regs.rip == (uintptr_t)halt_behind, "HLT wakes up by itself");
+           regs.rip == (uintptr_t)halt_behind,
+           "HLT that overflows a counter wakes up by its interrupt");
 }
 
 static void test_freeze(void)
@@ -263,7 +361,8 @@ static void test_freeze(void)
 
     stop();
     wrmsr(MSR_DEBUGCTL, FREEZE_ON_PMI);
-    report(rdmsr(MSR_DEBUGCTL) == FREEZE_ON_PMI, "DEBUGCTL[12]");
+    report(rdmsr(MSR_DEBUGCTL) == FREEZE_ON_PMI,
+           "DEBUGCTL has Freeze_Perfmon_On_PMI");
     wrmsr(MSR_EVTSEL(0), 0x00c0 | EVTSEL_USR | EVTSEL_OS | EVTSEL_EN);
     wrmsr(MSR_EVTSEL(1), C4_ALL | EVTSEL_USR | EVTSEL_INT | EVTSEL_EN);
     wrmsr(MSR_EVTSEL(2), 0x00c0 | EVTSEL_USR | EVTSEL_EN);
@@ -271,19 +370,39 @@ static void test_freeze(void)
     wrmsr(MSR_PMC(1), -100);
     wrmsr(MSR_PMC(2), 0);
     wrmsr(MSR_GLOBAL_CTRL, 7);
-    report(run_at(3, loop, 0) == NMI, "an NMI");
+    report(run_at(3, loop, 0) == NMI, "a counter interrupts with it");
     others = rdmsr(MSR_PMC(0));
     status = rdmsr(MSR_GLOBAL_STATUS);
     report(rdmsr(MSR_PMC(2)) == 400 && rdmsr(MSR_PMC(1)) == 0 &&
-           others == rdmsr(MSR_PMC(0)), "all counters are frozen");
+           others == rdmsr(MSR_PMC(0)),
+           "all counters are frozen behind the instruction");
     if (version >= 4) {
         report(status == (CTR_FRZ | 2) && rdmsr(MSR_GLOBAL_CTRL) == 7,
-               "CTR_FRZ");
+               "version 4: CTR_FRZ is set, and GLOBAL_CTRL stays");
         wrmsr(MSR_GLOBAL_STATUS_RESET, CTR_FRZ);
         report(rdmsr(MSR_GLOBAL_STATUS) == 2 && rdmsr(MSR_PMC(0)) > others,
-               "until it is reset");
+               "version 4: counters run again when CTR_FRZ is reset");
     } else {
-        report(status == 2 && rdmsr(MSR_GLOBAL_CTRL) == 0, "GLOBAL_CTRL");
+        report(status == 2 && rdmsr(MSR_GLOBAL_CTRL) == 0,
+               "before version 4: GLOBAL_CTRL is cleared");
+    }
+    stop();
+    wrmsr(MSR_DEBUGCTL, 0);
+}
+
+/* The LBRs that there are not can be frozen, too (SDM 17.4.7). */
+static void test_freeze_lbrs(void)
+{
+    wrmsr(MSR_DEBUGCTL, FREEZE_LBRS_ON_PMI);
+    start_event(C4_ALL, 100);
+    report(run_at(3, loop, 0) == NMI &&
+           rdmsr(MSR_GLOBAL_STATUS) == (2 | (version >= 4 ? LBR_FRZ : 0)) &&
+           rdmsr(MSR_GLOBAL_CTRL) == 2,
+           "Freeze_LBR_On_PMI: %s", version >= 4 ? "LBR_FRZ is set" :
+           "the status has no bit for it");
+    if (version >= 4) {
+        wrmsr(MSR_GLOBAL_STATUS_RESET, LBR_FRZ);
+        report(rdmsr(MSR_GLOBAL_STATUS) == 2, "LBR_FRZ can be reset");
     }
     stop();
     wrmsr(MSR_DEBUGCTL, 0);
@@ -298,8 +417,11 @@ int main(void)
     test_skid_kernel();
     test_periods();
     test_places();
+    test_shadows();
+    test_single_step();
     test_delivery();
     test_halt();
     test_freeze();
+    test_freeze_lbrs();
     return report_summary();
 }

@@ -23,10 +23,25 @@
 #define MSR_GLOBAL_STATUS_SET   0x391
 #define MSR_GLOBAL_INUSE        0x392
 
+/* AMD's; those of K7 are the first four of the others (APM 13.2) */
+#define MSR_K7_EVTSEL(n)        (0xc0010000 + (n))
+#define MSR_K7_PERFCTR(n)       (0xc0010004 + (n))
+#define MSR_PERF_CTL(n)         (MSR_PERF_CTL0 + 2 * (n))
+#define MSR_PERF_CTR(n)         (MSR_PERF_CTL0 + 2 * (n) + 1)
+#define MSR_AMD_STATUS          0xc0000300
+#define MSR_AMD_CTL             0xc0000301
+#define MSR_AMD_STATUS_CLR      0xc0000302
+
+#define CPUID_PDCM              (1u << 15)
+#define CAP_FULL_WIDTH          (1u << 13)
+
 #define EVTSEL_USR              (1u << 16)
 #define EVTSEL_OS               (1u << 17)
 #define EVTSEL_INT              (1u << 20)
+#define EVTSEL_ANY              (1u << 21)
 #define EVTSEL_EN               (1u << 22)
+#define EVTSEL_INV              (1u << 23)
+#define EVTSEL_CMASK(n)         ((uint32_t)(n) << 24)
 
 /* Bits of FIXED_CTR_CTRL for counter 0 */
 enum { FIXED_OS = 1, FIXED_USR = 2, FIXED_PMI = 8 };
@@ -39,7 +54,6 @@ enum { APIC_TPR = 0x80, APIC_EOI = 0xb0, APIC_SVR = 0xf0, APIC_LVTPC = 0x340 };
 #define LVT_MASKED              (1u << 16)
 #define LVT_NMI                 0x400
 
-#define MSR_EFER                0xc0000080
 #define CR4_PCE                 (1ull << 8)
 #define FLAG_IF                 (1u << 9)
 
@@ -52,6 +66,21 @@ enum { APIC_TPR = 0x80, APIC_EOI = 0xb0, APIC_SVR = 0xf0, APIC_LVTPC = 0x340 };
     { \
         asm(insns "\n int $32"); \
     }
+
+/* Have @fn handle @vector, with @regs' end as its stack. */
+static inline void set_handler(int vector, void (*fn)(void))
+{
+    uint64_t handler = (uintptr_t)fn;
+
+    idt[vector].low = (handler & 0xffff) | CODE64 << 16 | 1ull << 32 |
+                      0xeeull << 40 | (handler >> 16 & 0xffff) << 48;
+    idt[vector].high = handler >> 32;
+}
+
+static inline void reset_handler(int vector)
+{
+    set_handler(vector, (void *)((uintptr_t)trap_stubs + 16 * vector));
+}
 
 static inline uint64_t rdpmc(uint32_t index)
 {

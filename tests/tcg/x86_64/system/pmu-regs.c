@@ -8,17 +8,7 @@
 
 enum { NMI = 2 };
 
-#define MSR_K7_EVTSEL(n)    (0xc0010000 + (n))
-#define MSR_K7_PERFCTR(n)   (0xc0010004 + (n))
-#define MSR_PERF_CTL(n)     (MSR_PERF_CTL0 + 2 * (n))
-#define MSR_PERF_CTR(n)     (MSR_PERF_CTL0 + 2 * (n) + 1)
-#define MSR_AMD_STATUS      0xc0000300
-#define MSR_AMD_CTL         0xc0000301
-#define MSR_AMD_STATUS_CLR  0xc0000302
-
 #define BITS(n)         ((1ull << (n)) - 1)
-#define CPUID_PDCM      (1u << 15)
-#define CAP_FULL_WIDTH  (1u << 13)
 
 CODE(nops, ".rept 100\n nop\n .endr")
 
@@ -43,10 +33,12 @@ static void run_nops(void)
 static void test_pce(uint32_t index, uint64_t val)
 {
     write_cr4(read_cr4() & ~CR4_PCE);
-    report(rdpmc_is(0, index, val), "RDPMC %x at CPL 0", index);
-    report(at_cpl(3, got = rdpmc(index)) == GP, "CPL 3: #GP without CR4.PCE");
+    report(rdpmc_is(0, index, val), "CPL 0: RDPMC of counter %d reads it",
+           index);
+    report(at_cpl(3, got = rdpmc(index)) == GP,
+           "CPL 3: RDPMC without CR4.PCE is #GP");
     write_cr4(read_cr4() | CR4_PCE);
-    report(rdpmc_is(3, index, val), "CPL 3: allowed with it");
+    report(rdpmc_is(3, index, val), "CPL 3: RDPMC with CR4.PCE reads it");
 }
 
 static void test_architectural(void)
@@ -58,68 +50,83 @@ static void test_architectural(void)
     bool full;
 
     report(version <= 5 && n >= 2 && n <= 8 && width >= 40 && eax >> 24 >= 7,
-           "CPUID.0AH");
-    report((rdmsr(MSR_MISC_ENABLE) & 0x1880) == 0x1880, "IA32_MISC_ENABLE");
+           "CPUID.0AH has a version, counters, their width and events");
+    report((rdmsr(MSR_MISC_ENABLE) & 0x1880) == 0x1880,
+           "IA32_MISC_ENABLE says counters, and no BTS and PEBS");
     wrmsr(MSR_MISC_ENABLE, rdmsr(MSR_MISC_ENABLE) ^ 0x1880);
-    report((rdmsr(MSR_MISC_ENABLE) & 0x1880) == 0x1880, "its read-only bits");
+    report((rdmsr(MSR_MISC_ENABLE) & 0x1880) == 0x1880,
+           "a write to IA32_MISC_ENABLE does not change these bits");
     if (cpuid_reg(1, 0, 2) & CPUID_PDCM) {
         caps = rdmsr(MSR_PERF_CAPABILITIES);
         report(faults(wrmsr(MSR_PERF_CAPABILITIES, caps)),
-               "IA32_PERF_CAPABILITIES is read-only");
+               "a write to IA32_PERF_CAPABILITIES is #GP");
     } else {
         report(faults(got = rdmsr(MSR_PERF_CAPABILITIES)),
-               "no IA32_PERF_CAPABILITIES");
+               "without PDCM, IA32_PERF_CAPABILITIES is #GP");
     }
     full = caps & CAP_FULL_WIDTH;
 
     wrmsr(MSR_PMC(0), 0x123480000000);
     report(rdmsr(MSR_PMC(0)) == (BITS(width) & -0x80000000ull),
-           "IA32_PMC0 is written with 32 bits, sign-extended");
+           "a write to IA32_PMC0 is 32 bits, sign-extended");
     wrmsr(MSR_PMC(0), 0x123470000000);
-    report(rdmsr(MSR_PMC(0)) == 0x70000000, "the same, not negative");
+    report(rdmsr(MSR_PMC(0)) == 0x70000000,
+           "a write to IA32_PMC0 of a value that is not negative, too");
     if (full) {
         wrmsr(MSR_PMC_FULL(0), 0x123480000000);
         report(rdmsr(MSR_PMC(0)) == 0x123480000000 &&
-               rdmsr(MSR_PMC_FULL(0)) == 0x123480000000, "IA32_A_PMC0");
+               rdmsr(MSR_PMC_FULL(0)) == 0x123480000000,
+               "a write to IA32_A_PMC0 is the counter's width");
         report(faults(wrmsr(MSR_PMC_FULL(0), 1ull << width)),
-               "IA32_A_PMC0 has no more bits");
+               "a write of more bits to IA32_A_PMC0 is #GP");
     } else {
-        report(faults(wrmsr(MSR_PMC_FULL(0), 0)), "no IA32_A_PMC0");
+        report(faults(wrmsr(MSR_PMC_FULL(0), 0)),
+               "without full-width writes, IA32_A_PMC0 is #GP");
     }
-    report(faults(wrmsr(MSR_EVTSEL(0), 1ull << 63)), "IA32_PERFEVTSEL0[63]");
+    report(faults(wrmsr(MSR_EVTSEL(0), 1ull << 63)),
+           "a write of a reserved bit to IA32_PERFEVTSEL0 is #GP");
+    report(faults(wrmsr(MSR_EVTSEL(0), EVTSEL_ANY)) ==
+           (version < 3 || version > 4),
+           "IA32_PERFEVTSEL0 has the AnyThread bit in versions 3 and 4");
     report(faults(wrmsr(MSR_EVTSEL(n), 0)) == (n < 8),
-           "IA32_PERFEVTSEL%d", n);
+           "IA32_PERFEVTSEL%d is %s", n, n < 8 ? "#GP" : "another MSR");
 
     wrmsr(MSR_PMC(0), 0x1234);
     test_pce(0, 0x1234);
     report(faults(got = rdpmc(n)) && faults(got = rdpmc(64)) &&
-           faults(got = rdpmc(0x80000000)), "RDPMC of what there is not");
+           faults(got = rdpmc(0x80000000)),
+           "RDPMC of a counter that is not there is #GP");
 
     if (version >= 2) {
         wrmsr(MSR_FIXED_CTR(0), 0x5678);
         report(rdpmc_is(0, 0x40000000, 0x5678) &&
-               faults(got = rdpmc(0x40000000 + fixed)), "RDPMC: fixed ones");
+               faults(got = rdpmc(0x40000000 + fixed)),
+               "RDPMC reads a fixed counter; of one too many, it is #GP");
         report(faults(wrmsr(MSR_FIXED_CTR_CTRL, 0xfull << 4 * fixed)),
-               "IA32_FIXED_CTR_CTRL: no more of them");
+               "IA32_FIXED_CTR_CTRL: a bit of one too many is #GP");
         wrmsr(MSR_GLOBAL_CTRL, all);
         report(rdmsr(MSR_GLOBAL_CTRL) == all &&
                faults(wrmsr(MSR_GLOBAL_CTRL, 1ull << n)) &&
                faults(wrmsr(MSR_GLOBAL_CTRL, 1ull << (32 + fixed))),
-               "IA32_PERF_GLOBAL_CTRL");
+               "IA32_PERF_GLOBAL_CTRL has all counters; other bits are #GP");
         report(faults(wrmsr(MSR_GLOBAL_STATUS, 0)),
-               "IA32_PERF_GLOBAL_STATUS is read-only");
+               "a write to IA32_PERF_GLOBAL_STATUS is #GP");
     }
     if (version >= 4) {
         wrmsr(MSR_GLOBAL_STATUS_SET, 1);
-        report(rdmsr(MSR_GLOBAL_STATUS) == 1, "IA32_PERF_GLOBAL_STATUS_SET");
+        report(rdmsr(MSR_GLOBAL_STATUS) == 1,
+               "IA32_PERF_GLOBAL_STATUS_SET sets a bit of the status");
         wrmsr(MSR_GLOBAL_STATUS_RESET, 1);
-        report(rdmsr(MSR_GLOBAL_STATUS) == 0, "IA32_PERF_GLOBAL_STATUS_RESET");
+        report(rdmsr(MSR_GLOBAL_STATUS) == 0,
+               "IA32_PERF_GLOBAL_STATUS_RESET resets it");
         wrmsr(MSR_EVTSEL(1), 0xc0);
         report(rdmsr(MSR_GLOBAL_INUSE) == 2 &&
-               faults(wrmsr(MSR_GLOBAL_INUSE, 0)), "IA32_PERF_GLOBAL_INUSE");
+               faults(wrmsr(MSR_GLOBAL_INUSE, 0)),
+               "IA32_PERF_GLOBAL_INUSE has the counter that has an event");
     } else if (version >= 2) {
         report(faults(wrmsr(MSR_GLOBAL_STATUS_SET, 0)) &&
-               faults(got = rdmsr(MSR_GLOBAL_INUSE)), "no more of them");
+               faults(got = rdmsr(MSR_GLOBAL_INUSE)),
+               "before version 4, MSRs 391H and 392H are #GP");
     }
 
     /* 100 NOPs and INT */
@@ -127,14 +134,14 @@ static void test_architectural(void)
     wrmsr(MSR_PMC(0), 0);
     run_nops();
     wrmsr(MSR_EVTSEL(0), 0);
-    report(rdmsr(MSR_PMC(0)) == 101, "instructions are counted");
+    report(rdmsr(MSR_PMC(0)) == 101, "IA32_PMC0 counts 101 instructions");
     wrmsr(MSR_EVTSEL(0), 0xc0 | EVTSEL_USR | EVTSEL_EN | EVTSEL_INT);
     wrmsr(MSR_PMC(0), -50);
     run_nops();
     report(regs.vector == NMI && regs.rip == (uintptr_t)nops + 50 &&
            APIC(APIC_LVTPC) == (LVT_MASKED | LVT_NMI) &&
            (version < 2 || rdmsr(MSR_GLOBAL_STATUS) == 1),
-           "an overflow interrupts, and masks LVTPC");
+           "an overflow interrupts behind the instruction, and masks LVTPC");
     wrmsr(MSR_EVTSEL(0), 0);
 }
 
@@ -144,22 +151,24 @@ static void test_p6(void)
     wrmsr(MSR_EVTSEL(1), 0xc0 | EVTSEL_USR);
     wrmsr(MSR_PMC(1), 0);
     run_nops();
-    report(rdmsr(MSR_PMC(1)) == 0, "PerfEvtSel1 alone counts nothing");
+    report(rdmsr(MSR_PMC(1)) == 0,
+           "P6: without PerfEvtSel0[22], PerfCtr1 does not count");
     wrmsr(MSR_EVTSEL(0), 0xc0 | EVTSEL_USR | EVTSEL_EN);
     wrmsr(MSR_PMC(0), 0);
     run_nops();
     wrmsr(MSR_EVTSEL(0), 0);
     report(rdmsr(MSR_PMC(0)) == 101 && rdmsr(MSR_PMC(1)) == 101,
-           "PerfEvtSel0[22] is for both");
+           "P6: with PerfEvtSel0[22], both count 101 instructions");
     wrmsr(MSR_PMC(0), 0x80000001);
-    report(rdmsr(MSR_PMC(0)) == (BITS(40) & -0x7fffffffull), "40 bits");
+    report(rdmsr(MSR_PMC(0)) == (BITS(40) & -0x7fffffffull),
+           "P6: a write to PerfCtr0 is 32 bits, sign-extended to 40");
     test_pce(0, BITS(40) & -0x7fffffffull);
-    report(faults(got = rdpmc(2)), "RDPMC of what there is not");
+    report(faults(got = rdpmc(2)), "P6: RDPMC of a third counter is #GP");
     wrmsr(MSR_EVTSEL(0), 0xc0 | EVTSEL_USR | EVTSEL_EN | EVTSEL_INT);
     wrmsr(MSR_PMC(0), -50);
     run_nops();
     report(regs.vector == NMI && regs.rip == (uintptr_t)nops + 50,
-           "an overflow interrupts");
+           "P6: an overflow interrupts behind the instruction");
     wrmsr(MSR_EVTSEL(0), 0);
 }
 
@@ -175,44 +184,50 @@ static void test_amd(bool core, bool v2)
     }
     if (v2) {
         report((cpuid_reg(0x80000022, 0, 1) & 15) == n &&
-               cpuid_reg(0x80000022, 0, 0) == 1, "CPUID Fn8000_0022");
+               cpuid_reg(0x80000022, 0, 0) == 1,
+               "AMD: CPUID Fn8000_0022 says PerfMonV2 and %d counters", n);
         wrmsr(MSR_AMD_CTL, BITS(n));
     }
-    report(cpuid_reg(10, 0, 0) == 0, "no CPUID.0AH");
+    report(cpuid_reg(10, 0, 0) == 0, "AMD: CPUID.0AH has nothing");
     wrmsr(evtsel, ~0ull & ~(uint64_t)EVTSEL_EN);
-    report(!(rdmsr(evtsel) & EVTSEL_EN), "reserved bits are ignored");
+    report(!(rdmsr(evtsel) & EVTSEL_EN),
+           "AMD: reserved bits written to an event select are ignored");
     wrmsr(evtsel, 0);
     wrmsr(perfctr, 0xfedc123480000000);
-    report(rdmsr(perfctr) == 0x123480000000, "48 bits");
+    report(rdmsr(perfctr) == 0x123480000000,
+           "AMD: a write to a counter is 48 bits");
     test_pce(0, 0x123480000000);
-    report(faults(got = rdpmc(10)), "RDPMC of what there is not");
+    report(faults(got = rdpmc(10)), "AMD: RDPMC of counter 10 is #GP");
     if (core) {
         wrmsr(MSR_PERF_CTR(3), 0x42);
         wrmsr(MSR_PERF_CTR(5), 0x43);
         report(rdmsr(MSR_K7_PERFCTR(3)) == 0x42 && rdpmc_is(0, 5, 0x43),
-               "four are the old ones");
+               "AMD: four of six counters are those of K7");
     } else {
-        report(faults(got = rdpmc(4)), "there are four");
+        report(faults(got = rdpmc(4)), "AMD: RDPMC of a fifth counter is #GP");
     }
     wrmsr(perfctr, 0);
     wrmsr(evtsel, 0xc0 | EVTSEL_USR | EVTSEL_EN);
     run_nops();
     wrmsr(evtsel, 0);
-    report(rdmsr(perfctr) == 101, "instructions are counted");
+    report(rdmsr(perfctr) == 101, "AMD: a counter counts 101 instructions");
     wrmsr(perfctr, -50);
     wrmsr(evtsel, 0xc0 | EVTSEL_USR | EVTSEL_EN | EVTSEL_INT);
     run_nops();
     report(regs.vector == NMI && regs.rip == (uintptr_t)nops + 50 &&
            APIC(APIC_LVTPC) == LVT_NMI,
-           "an overflow interrupts, and does not mask LVTPC");
+           "AMD: an overflow interrupts, and does not mask LVTPC");
     if (v2) {
-        report(rdmsr(MSR_AMD_STATUS) == 1, "PerfCntrGlobalStatus");
+        report(rdmsr(MSR_AMD_STATUS) == 1,
+               "AMD: PerfCntrGlobalStatus has the overflow");
         wrmsr(MSR_AMD_STATUS_CLR, 1);
-        report(rdmsr(MSR_AMD_STATUS) == 0, "PerfCntrGlobalStatusClr");
+        report(rdmsr(MSR_AMD_STATUS) == 0,
+               "AMD: PerfCntrGlobalStatusClr clears it");
         wrmsr(perfctr, 0);
         wrmsr(MSR_AMD_CTL, 0);
         run_nops();
-        report(rdmsr(perfctr) == 0, "PerfCntrGlobalCtl stops it");
+        report(rdmsr(perfctr) == 0,
+               "AMD: PerfCntrGlobalCtl stops the counter");
     }
     wrmsr(evtsel, 0);
 }

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Performance counters: what RESET and INIT leave.  A second processor notes
+ * what it finds, sets all registers, and is started again by INIT, during which
+ * one of its counters runs.  Then the machine is reset.
+ *
+ * For Intel's counters of version 4, and for AMD's PerfMonV2.
+ */
+
+#include "pmu-kernel.h"
+#include "lwp-ap.h"
+
+#define NR_MSRS         10
+#define DO_NOT_WRITE    (~0ull)         /* for AP */
+
+/* In CMOS, which RESET does not concern: a mark, and failures until then */
+enum { CMOS_MARK = 0x6e, CMOS_FAILURES };
+#define MARK            0x5a
+
+typedef struct Register {
+    const char *name;
+    uint32_t msr;
+    uint64_t reset, val;    /* what RESET makes it, and what it is set to */
+    bool counts;            /* its counter runs */
+} Register;
+
+static const Register intel[NR_MSRS] = {
+    { "IA32_PMC1", MSR_PMC(1), 0, 0x1234 },
+    { "IA32_FIXED_CTR0", MSR_FIXED_CTR(0), 0, 0x123456789abc },
+    { "IA32_FIXED_CTR_CTRL", MSR_FIXED_CTR_CTRL, 0, 0x0a2 },
+    { "IA32_DEBUGCTL", MSR_DEBUGCTL, 0, 0x5800 },
+    { "IA32_PERF_GLOBAL_STATUS_SET", MSR_GLOBAL_STATUS_SET, 0, 6 },
+    { "IA32_PERF_GLOBAL_STATUS", MSR_GLOBAL_STATUS, 0, DO_NOT_WRITE },
+    { "IA32_PERFEVTSEL1", MSR_EVTSEL(1), 0, 0x4100c4 },
+    { "IA32_PERFEVTSEL0", MSR_EVTSEL(0), 0, 0x4200c0 },
+    { "IA32_PERF_GLOBAL_CTRL", MSR_GLOBAL_CTRL, 15, 0x100000001 },
+    { "IA32_PMC0", MSR_PMC(0), 0, 0, true },
+}, amd[NR_MSRS] = {
+    { "PERF_CTR1", MSR_PERF_CTR(1), 0, 0x1234 },
+    { "PERF_CTR5", MSR_PERF_CTR(5), 0, 0x123456789abc },
+    { "PERF_CTL5", MSR_PERF_CTL(5), 0, 0x300510076 },
+    { "PERF_CTR4", MSR_PERF_CTR(4), 0, 0x5678 },
+    { "PerfCntrGlobalStatusSet", 0xc0000303, 0, 6 },
+    { "PerfCntrGlobalStatus", MSR_AMD_STATUS, 0, DO_NOT_WRITE },
+    { "PERF_CTL1", MSR_PERF_CTL(1), 0, 0x4100c2 },
+    { "PERF_CTL0", MSR_PERF_CTL(0), 0, 0x4200c0 },
+    { "PerfCntrGlobalCtl", MSR_AMD_CTL, 63, 0x21 },
+    { "PERF_CTR0", MSR_PERF_CTR(0), 0, 0, true },
+};
+enum { STATUS_SET = 4, STATUS };        /* in these */
+
+uint32_t ap_msrs[NR_MSRS];
+uint64_t ap_found[NR_MSRS], ap_set[NR_MSRS];
+
+asm(".text\n"
+    ".code32\n"
+    "ap_32:\n"
+    "    xor %esi, %esi\n"
+    "1:  mov ap_msrs(, %esi, 4), %ecx\n rdmsr\n"
+    "    mov %eax, ap_found(, %esi, 8)\n mov %edx, ap_found + 4(, %esi, 8)\n"
+    "    inc %esi\n cmp $10, %esi\n jne 1b\n"
+    "    xor %esi, %esi\n"
+    "2:  mov ap_msrs(, %esi, 4), %ecx\n"
+    "    mov ap_set(, %esi, 8), %eax\n mov ap_set + 4(, %esi, 8), %edx\n"
+    "    cmp $-1, %eax\n je 3f\n"
+    "    wrmsr\n"
+    "3:  inc %esi\n cmp $10, %esi\n jne 2b\n"
+    "    lock incl ap_starts\n"
+    "4:  hlt\n jmp 4b\n"
+    ".code64\n");
+
+/* It halts soon after it has said that it has done its part. */
+static void restart_ap(void)
+{
+    for (int i = 0; i < 100000; i++) {
+        asm volatile("pause");
+    }
+    start_ap(1);
+}
+
+static void test_init(const Register *r)
+{
+    uint64_t counted;
+
+    for (int i = 0; i < NR_MSRS; i++) {
+        ap_msrs[i] = r[i].msr;
+        ap_set[i] = r[i].val;
+    }
+    start_ap(1);
+    for (int i = 0; i < NR_MSRS; i++) {
+        report(ap_found[i] == r[i].reset, "RESET: %s is %x", r[i].name,
+               (int)r[i].reset);
+    }
+    restart_ap();
+    for (int i = 0; i < NR_MSRS; i++) {
+        uint64_t want = r[i].val;
+
+        if (i == STATUS_SET) {
+            want = 0;
+        } else if (i == STATUS) {
+            want = r[STATUS_SET].val;
+        }
+        report(r[i].counts ? ap_found[i] > 20 : ap_found[i] == want,
+               "INIT: %s is %s", r[i].name,
+               r[i].counts ? "counting" : "kept");
+        counted = ap_found[i];
+    }
+    restart_ap();
+    /* Whether HLT counts depends on when INIT came. */
+    report(ap_found[NR_MSRS - 1] - counted + 1 <= 2,
+           "INIT: it counts as much the next time");
+}
+
+static uint8_t read_cmos(uint8_t index)
+{
+    out8(0x70, index);
+    return in8(0x71);
+}
+
+static void write_cmos(uint8_t index, uint8_t val)
+{
+    out8(0x70, index);
+    out8(0x71, val);
+}
+
+/* Does not return. */
+static void reset_machine(const Register *r)
+{
+    TableRegister none = { };
+
+    for (int i = 0; i < NR_MSRS; i++) {
+        if (r[i].val != DO_NOT_WRITE) {
+            wrmsr(r[i].msr, r[i].val);
+        }
+    }
+    write_cmos(CMOS_MARK, MARK);
+    write_cmos(CMOS_FAILURES, lwp_failures);
+    asm volatile("lidt %0\n int3" : : "m" (none));
+}
+
+int main(void)
+{
+    const Register *r = cpuid_reg(0, 0, 1) == 0x756e6547 ? intel : amd;
+
+    if (read_cmos(CMOS_MARK) != MARK) {
+        kernel_init();
+        test_init(r);
+        reset_machine(r);
+    }
+    lwp_failures = read_cmos(CMOS_FAILURES);
+    for (int i = 0; i < NR_MSRS; i++) {
+        report(rdmsr(r[i].msr) == r[i].reset,
+               "RESET of a machine that has counted: %s is %x", r[i].name,
+               (int)r[i].reset);
+    }
+    return report_summary();
+}

@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * What counts of task switches, and in virtual 8086 mode, as both exist without
+ * long mode only: a JMP, CALL, INT or IRET that switches tasks is a far branch
+ * of the old task, and what it switches to counts with its own privilege.
+ *
+ * Runs on a PMU like Skylake's.  The output is the same with -icount shift=0
+ * and with one-insn-per-tb=on.
+ */
+
+#include "pmu-count.h"
+
+enum { NP = 11, SOFT = 33, ABSENT = 34, NR_STUBS };
+
+/* Selectors, of which some have another use in long mode */
+enum { TASK_GATE = 0x38, OTHER_TSS = 0x40, ABSENT_TSS = 0x50 };
+
+#define TYPE_TASK_GATE  (0xe5ull << 40)     /* present, DPL 3 */
+#define TYPE_INT_GATE   (0xeeull << 40)
+#define ACC_ABSENT_TSS  (ACC_TSS - 0x80)
+
+#define V86_CODE        0x8000
+
+/* A task of 32 bits (SDM Vol. 3A, figure 7-2) */
+typedef struct Tss {
+    uint32_t link, esp0, ss0, esp1, ss1, esp2, ss2, cr3, eip, eflags;
+    uint32_t eax, ecx, edx, ebx, esp, ebp, esi, edi;
+    uint32_t es, cs, ss, ds, fs, gs, ldt, io_map;
+} Tss;
+
+_Static_assert(sizeof(Tss) == 104, "TSS");
+
+Tss main_tss;
+static Tss other_tss;
+uint64_t legacy_idt[NR_STUBS];
+TableRegister legacy_idtr = { sizeof(legacy_idt) - 1, (uintptr_t)legacy_idt };
+uint8_t legacy_stack[1024] __attribute__((aligned(16)));
+static uint8_t other_stack[1024] __attribute__((aligned(16)));
+uint64_t legacy_rsp;
+uint32_t legacy_vector;
+PLACE(legacy_stubs);
+
+/*
+ * Leave long mode, run @code at @cpl of protected mode, without paging, until
+ * an exception or INT EXIT, and return to long mode.
+ */
+static void __attribute__((naked)) legacy_run(uint32_t code, int cpl)
+{
+    asm("push %rbx\n push %rbp\n"
+        "push %r12\n push %r13\n push %r14\n push %r15\n"
+        "mov %rsp, legacy_rsp(%rip)\n"
+        "ljmp *0f(%rip)\n"
+        "0: .long legacy_32\n .short 0x48\n"
+
+        ".code32\n"
+        "legacy_32:\n"
+        "mov $0x10, %eax\n"
+        "mov %eax, %ds\n mov %eax, %es\n mov %eax, %ss\n"
+        "mov $legacy_stack + 1024, %esp\n"
+        "mov %cr0, %eax\n btr $31, %eax\n mov %eax, %cr0\n"
+        "mov $0xc0000080, %ecx\n rdmsr\n btr $8, %eax\n wrmsr\n"
+        "lidt legacy_idtr\n"
+        "mov $0x68, %eax\n ltr %ax\n"
+        "test %esi, %esi\n jnz 1f\n"
+        "jmp *%edi\n"
+        "1: mov $0x23, %eax\n mov %eax, %ds\n mov %eax, %es\n"
+        "push $0x23\n push $user_stack + 1024\n push $2\n push $0x2b\n"
+        "push %edi\n iret\n"
+
+        ".balign 16\n"
+        "legacy_stubs:\n"
+        "legacy_number = 0\n"
+        ".rept 35\n .balign 16\n"
+        "mov $legacy_number, %ebx\n jmp legacy_back\n"
+        "legacy_number = legacy_number + 1\n"
+        ".endr\n"
+        "legacy_back:\n"
+        "mov $0x10, %eax\n"
+        "mov %eax, %ds\n mov %eax, %es\n mov %eax, %ss\n"
+        "mov %ebx, legacy_vector\n"
+        "mov $0xc0000080, %ecx\n rdmsr\n bts $8, %eax\n wrmsr\n"
+        "mov %cr0, %eax\n bts $31, %eax\n mov %eax, %cr0\n"
+        "ljmp $0x08, $2f\n"
+
+        ".code64\n"
+        "2: mov legacy_rsp(%rip), %rsp\n"
+        "clts\n"                        /* A task switch sets CR0.TS. */
+        "pop %r15\n pop %r14\n pop %r13\n pop %r12\n"
+        "pop %rbp\n pop %rbx\n"
+        "ret\n");
+}
+
+#define LEGACY(name, insns) \
+    static void __attribute__((naked)) name(void) \
+    { \
+        asm(".code32\n" insns "\n int $32\n .code64"); \
+    }
+
+LEGACY(nothing, "")
+LEGACY(jump, "nop\n ljmp $0x40, $0\n nop")
+LEGACY(call, "nop\n lcall $0x40, $0\n nop")
+LEGACY(jump_gate, "nop\n ljmp $0x3b, $0\n nop")
+LEGACY(call_gate, "nop\n lcall $0x3b, $0\n nop")
+LEGACY(call_absent, "nop\n lcall $0x53, $0\n nop")
+LEGACY(interrupt, "nop\n int $33\n nop")
+LEGACY(interrupt_absent, "nop\n int $34\n nop")
+LEGACY(undefined, "nop\n ud2\n nop")
+LEGACY(enter_v86, "push $0\n push $0\n push $0\n push $0\n push $0\n"
+       "push $0x7000\n push $0x23002\n push $0\n push $0x8000\n iret")
+
+/* What else runs */
+LEGACY(jump_back, "ljmp $0x68, $0")
+LEGACY(go_back, "iret")
+LEGACY(skip_ud2, "addl $2, main_tss + 32\n iret")
+LEGACY(skip_error_2, "add $4, %esp\n addl $2, (%esp)\n iret")
+LEGACY(skip_error_7, "add $4, %esp\n addl $7, (%esp)\n iret")
+
+/* NOP, INT 33, NOP, INT EXIT of 16 bits */
+static const uint8_t v86_code[] = { 0x90, 0xcd, SOFT, 0x90, 0xcd, EXIT };
+
+typedef struct Case {
+    const char *name;
+    int cpl;
+    void (*code)(void);
+    void (*other)(void);        /* the task's, or a handler's */
+    int vector;                 /* that has a handler or a task gate, or 0 */
+    bool task;                  /* it is a task gate */
+    int other_cpl;              /* of the task */
+    /* What counts: instructions and far branches */
+    int insns[2], far[2];       /* at CPL 3, at CPL 0 */
+} Case;
+
+static const Case cases[] = {
+    { "JMP to a TSS and back", 0, jump, jump_back, .insns = { 0, 4 },
+      .far = { 0, 2 } },
+    { "CALL of a TSS, IRET", 0, call, go_back, .insns = { 0, 4 },
+      .far = { 0, 2 } },
+    { "CALL of a task of CPL 3, IRET", 0, call, go_back, .other_cpl = 3,
+      .insns = { 1, 3 }, .far = { 1, 1 } },
+    { "JMP to a task gate, JMP to a TSS", 0, jump_gate, jump_back,
+      .insns = { 0, 4 }, .far = { 0, 2 } },
+    { "JMP to a task gate, JMP to a TSS", 3, jump_gate, jump_back,
+      .insns = { 3, 1 }, .far = { 1, 1 } },
+    { "CALL of a task gate, IRET", 0, call_gate, go_back, .insns = { 0, 4 },
+      .far = { 0, 2 } },
+    { "CALL of a task gate, IRET", 3, call_gate, go_back, .insns = { 3, 1 },
+      .far = { 1, 1 } },
+    { "CALL of a task gate, task of CPL 3", 3, call_gate, go_back,
+      .other_cpl = 3, .insns = { 4, 0 }, .far = { 2, 0 } },
+    { "INT n through a task gate, IRET", 0, interrupt, go_back, SOFT, true,
+      .insns = { 0, 4 }, .far = { 0, 2 } },
+    { "INT n through a task gate, IRET", 3, interrupt, go_back, SOFT, true,
+      .insns = { 3, 1 }, .far = { 1, 1 } },
+    { "#UD through a task gate, IRET", 0, undefined, skip_ud2, UD, true,
+      .insns = { 0, 4 }, .far = { 0, 1 } },
+    { "#UD through a task gate, IRET", 3, undefined, skip_ud2, UD, true,
+      .insns = { 2, 2 }, .far = { 0, 1 } },
+    { "CALL of a TSS that is not present", 0, call_absent, skip_error_7, NP,
+      .insns = { 0, 5 }, .far = { 0, 1 } },
+    { "CALL of a TSS that is not present", 3, call_absent, skip_error_7, NP,
+      .insns = { 2, 3 }, .far = { 0, 1 } },
+    { "INT n to a TSS that is not present", 0, interrupt_absent, skip_error_2,
+      NP, .insns = { 0, 5 }, .far = { 0, 1 } },
+    { "INT n to a TSS that is not present", 3, interrupt_absent, skip_error_2,
+      NP, .insns = { 2, 3 }, .far = { 0, 1 } },
+    { "INT n, IRET", 0, interrupt, go_back, SOFT, .insns = { 0, 4 },
+      .far = { 0, 2 } },
+    { "INT n, IRET", 3, interrupt, go_back, SOFT, .insns = { 3, 1 },
+      .far = { 1, 1 } },
+    /* INT EXIT counts at CPL 3 here. */
+    { "IRET to virtual 8086 mode, INT n there", 0, enter_v86, go_back, SOFT,
+      .insns = { 4, 10 }, .far = { 2, 1 } },
+};
+
+static void set_int_gate(int vector, uintptr_t handler)
+{
+    legacy_idt[vector] = (handler & 0xffff) | CODE32 << 16 | TYPE_INT_GATE |
+                         (uint64_t)(handler >> 16 & 0xffff) << 48;
+}
+
+static void set_task_gate(int vector, uint16_t selector)
+{
+    legacy_idt[vector] = selector << 16 | TYPE_TASK_GATE;
+}
+
+static void prepare_case(const Case *c)
+{
+    bool user = c->other_cpl;
+
+    main_tss = (Tss) {
+        .esp0 = (uintptr_t)legacy_stack + sizeof(legacy_stack), .ss0 = DATA,
+    };
+    other_tss = (Tss) {
+        .esp0 = (uintptr_t)other_stack + sizeof(other_stack), .ss0 = DATA,
+        .eip = (uintptr_t)c->other, .eflags = 2,
+        .esp = (uintptr_t)other_stack + sizeof(other_stack) / 2,
+        .cs = user ? USER_CODE32 : CODE32, .ss = user ? USER_DATA : DATA,
+        .ds = USER_DATA, .es = USER_DATA,
+    };
+    set_segment(TSS32, (uintptr_t)&main_tss, sizeof(Tss) - 1, ACC_TSS, 0);
+    set_segment(OTHER_TSS, (uintptr_t)&other_tss, sizeof(Tss) - 1, ACC_TSS, 0);
+    set_segment(ABSENT_TSS, (uintptr_t)&other_tss, sizeof(Tss) - 1,
+                ACC_ABSENT_TSS | ACC_USER, 0);
+    gdt64_table[TASK_GATE / 8] = OTHER_TSS << 16 | TYPE_TASK_GATE;
+    for (int i = 0; i < NR_STUBS; i++) {
+        set_int_gate(i, (uintptr_t)legacy_stubs + 16 * i);
+    }
+    set_task_gate(ABSENT, ABSENT_TSS);
+    if (c->task) {
+        set_task_gate(c->vector, OTHER_TSS);
+    } else if (c->vector) {
+        set_int_gate(c->vector, (uintptr_t)c->other);
+    }
+}
+
+static bool measure(const Case *c, uint32_t rows, void (*code)(void),
+                    Counts *counts)
+{
+    prepare_case(c);
+    legacy_vector = -1;
+    start_counting(rows);
+    legacy_run((uintptr_t)code, c->cpl);
+    *counts = stop_counting();
+    load_tables();
+    return legacy_vector == EXIT;
+}
+
+static void test_case(const Case *c)
+{
+    static const uint32_t rows[] = { EVTSEL_USR, EVTSEL_OS };
+    bool ok = true;
+
+    for (int r = 0; r < 2; r++) {
+        Counts counts, overhead, want = { };
+
+        ok &= measure(c, rows[r], nothing, &overhead);
+        if (!measure(c, rows[r], c->code, &counts)) {
+            lwp_print("  ended by vector %d\n", (int)legacy_vector);
+            ok = false;
+        }
+        for (int n = 0; n < EVENTS; n++) {
+            counts.n[n] -= overhead.n[n];
+        }
+        want.n[INSNS] = c->insns[r];
+        want.n[FAR] = want.n[BRANCHES] = c->far[r];
+        ok &= counts_are(&counts, &want);
+    }
+    report(ok, "CPL %d: %s: %d instructions count at CPL 3, %d at CPL 0",
+           c->cpl, c->name, c->insns[0], c->insns[1]);
+}
+
+int main(void)
+{
+    kernel_init();
+    memcpy((void *)V86_CODE, v86_code, sizeof(v86_code));
+    for (int i = 0; i < ARRAY_SIZE(cases); i++) {
+        test_case(&cases[i]);
+    }
+    return report_summary();
+}
