@@ -65,7 +65,7 @@ Regs regs __attribute__((aligned(16)));
 uint64_t kernel_rsp;
 uint64_t fault_address;
 
-uint64_t gdt64_table[14];
+uint64_t gdt64_table[21];      /* The last ones are the tests'. */
 static struct {
     uint64_t low, high;
 } idt[VECTORS];

@@ -19,6 +19,10 @@ enum { VECTOR = 0xee };
 
 #define ALL_CPL         (EVTSEL_OS | EVTSEL_USR)
 #define RDPMC_FIXED     0x40000000u
+#define MSR_APIC_BASE   0x1b
+#define APIC_BASE_EXTD  (1u << 10)
+#define MSR_X2APIC      0x800
+#define CPUID_X2APIC    (1u << 21)
 #define CPUID_RTM       (1u << 11)
 
 /* The counters, as CPUID says */
@@ -30,6 +34,7 @@ static struct {
     uint32_t evtsel, pmc, stride;       /* MSRs */
     uint32_t ctrl, status, reset;       /* 0 if there are none */
     bool full;                          /* PMC is written in full width */
+    bool x2apic;
 } pmu;
 
 typedef struct Event {
@@ -115,6 +120,15 @@ static void work(uint64_t counters)
     }
 }
 
+static void apic_write(uint32_t reg, uint32_t val)
+{
+    if (pmu.x2apic) {
+        wrmsr(MSR_X2APIC + reg / 16, val);
+    } else {
+        APIC(reg) = val;
+    }
+}
+
 static void set_fixed(int i, uint64_t bits)
 {
     wrmsr(MSR_FIXED_CTR_CTRL,
@@ -132,7 +146,7 @@ static void enable(const Counter *c, uint64_t value, uint32_t flags)
         wrmsr(pmu.evtsel + c->index * pmu.stride,
               c->event->code | ALL_CPL | EVTSEL_EN | flags);
     }
-    APIC(APIC_LVTPC) = VECTOR;
+    apic_write(APIC_LVTPC, VECTOR);
 }
 
 static void disable(Counter *c)
@@ -317,8 +331,8 @@ static bool is_interrupted(void)
     set_up(CODE64, (uintptr_t)wait);
     ok = run() == VECTOR;
     if (ok) {
-        APIC(APIC_LVTPC) = VECTOR;
-        APIC(APIC_EOI) = 0;
+        apic_write(APIC_LVTPC, VECTOR);
+        apic_write(APIC_EOI, 0);
     }
     return ok;
 }
@@ -542,6 +556,10 @@ int main(void)
 
     kernel_init();
     apic_init(VECTOR);
+    pmu.x2apic = cpuid_reg(1, 0, 2) & CPUID_X2APIC;
+    if (pmu.x2apic) {
+        wrmsr(MSR_APIC_BASE, rdmsr(MSR_APIC_BASE) | APIC_BASE_EXTD);
+    }
     pmu.intel = cpuid_reg(0, 0, 1) == 0x756e6547;
     if (pmu.intel) {
         find_intel();

@@ -13,8 +13,11 @@ typedef struct Counts {
     uint64_t n[EVENTS];
 } Counts;
 
-/* Start all that count in @rows, EVTSEL_OS or EVTSEL_USR. */
-static inline void start_counting(uint32_t rows)
+/* In GLOBAL_CTRL */
+#define ALL_COUNTERS    (GLOBAL_FIXED(0) | 15)
+
+/* Have all count in @rows, EVTSEL_OS or EVTSEL_USR, when they are started. */
+static inline void set_counters(uint32_t rows)
 {
     wrmsr(MSR_GLOBAL_CTRL, 0);
     for (int i = 0; i < INSNS; i++) {
@@ -23,7 +26,12 @@ static inline void start_counting(uint32_t rows)
     }
     wrmsr(MSR_FIXED_CTR_CTRL, rows & EVTSEL_OS ? FIXED_OS : FIXED_USR);
     wrmsr(MSR_FIXED_CTR(0), 0);
-    wrmsr(MSR_GLOBAL_CTRL, GLOBAL_FIXED(0) | 15);
+}
+
+static inline void start_counting(uint32_t rows)
+{
+    set_counters(rows);
+    wrmsr(MSR_GLOBAL_CTRL, ALL_COUNTERS);
 }
 
 static inline Counts stop_counting(void)

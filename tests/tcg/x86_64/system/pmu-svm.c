@@ -23,16 +23,17 @@ enum { NMI = 2, VECTOR = 0x51 };
 #define ICR_SELF        0x44000         /* fixed, asserted */
 
 /* What enter_counted() does itself: with VMRUN, and until it */
-#define HOST_INSNS      6
-#define HOST_VMRUN      3
+#define HOST_INSNS      12
+#define HOST_VMRUN      6
 
 static Vmcb vmcb __attribute__((aligned(PAGE)));
 static uint8_t host_save[PAGE] __attribute__((aligned(PAGE)));
 static uint8_t msr_map[2 * PAGE] __attribute__((aligned(PAGE)));
 static uint8_t io_map[3 * PAGE] __attribute__((aligned(PAGE)));
 static uint8_t guest_stack[1024] __attribute__((aligned(16)));
+uint64_t guest_rcx, guest_rdx, guest_rdi;
 
-/* Code of the guest; RAX is the VMCB's, the rest the hypervisor's. */
+/* Code of the guest, which may use RAX, RCX, RDX, RDI; and RBX. */
 #define GUEST(name, insns) \
     static void __attribute__((naked)) name(void) \
     { \
@@ -47,7 +48,11 @@ enter_counted(uint64_t counters, Vmcb *v)
         "push %r12\n push %r13\n push %r14\n push %r15\n"
         "mov $0xc0000301, %ecx\n mov %edi, %eax\n xor %edx, %edx\n"
         "wrmsr\n"
-        "mov %rsi, %rax\n vmrun %rax\n"
+        "mov guest_rcx(%rip), %rcx\n mov guest_rdx(%rip), %rdx\n"
+        "mov guest_rdi(%rip), %rdi\n mov %rsi, %rax\n"
+        "vmrun %rax\n"
+        "mov %rcx, guest_rcx(%rip)\n mov %rdx, guest_rdx(%rip)\n"
+        "mov %rdi, guest_rdi(%rip)\n"
         "mov $0xc0000301, %ecx\n xor %eax, %eax\n xor %edx, %edx\n"
         "wrmsr\n"
         "pop %r15\n pop %r14\n pop %r13\n pop %r12\n"
@@ -101,15 +106,14 @@ static uint64_t enter_and_count(uint64_t counts[3])
     return exit;
 }
 
-/* Whatever has become pending while GIF is clear */
+/* Whatever has become pending while GIF is clear; EXIT if nothing has */
 static unsigned take_pending(void)
 {
-    void nothing(void)
-    {
-        asm volatile("stgi\n nop");
-    }
+    unsigned vector = at_cpl(0, asm volatile("stgi\n nop"));
 
-    return run_function(0, nothing);
+    /* The IRET behind an NMI */
+    at_cpl(0, asm volatile("nop"));
+    return vector;
 }
 
 GUEST(nops, ".rept 20\n nop\n .endr")
@@ -210,6 +214,33 @@ GUEST(code_stos, "mov $0x40004ff0, %edi\n mov $32, %ecx\n rep stosb\n nop")
 GUEST(code_far, "mov %cs, %eax\n push %rax\n lea 1f(%rip), %rax\n push %rax\n"
       "lretq\n 1: nop")
 
+/*
+ * Instruction @k of the guest interrupts by an NMI, which exits; then the guest
+ * goes on.
+ */
+static bool goes_on(void (*code)(void), int k, int total)
+{
+    bool ok;
+
+    stop();
+    set_guest(0, code);
+    intercept_exit(&vmcb, EXIT_NMI, true);
+    set_counter(0, INSNS | BOTH_CPL | GUEST_ONLY, 0);
+    set_counter(1, INSNS | BOTH_CPL | HOST_ONLY, 0);
+    set_counter(5, INSNS | BOTH_CPL | GUEST_ONLY | EVTSEL_INT, -k);
+    ok = enter() == EXIT_NMI && take_pending() == NMI &&
+         enter() == EXIT_VMMCALL &&
+         rdmsr(MSR_PERF_CTR(0)) == total &&
+         rdmsr(MSR_PERF_CTR(5)) == total - k &&
+         rdmsr(MSR_PERF_CTR(1)) == 2 * HOST_INSNS;
+    if (!ok) {
+        lwp_print("  instruction %d: exit %lx, %ld of %d\n", k, vmcb.exit,
+                  rdmsr(MSR_PERF_CTR(0)), total);
+    }
+    stop();
+    return ok;
+}
+
 static void test_intercepts(void)
 {
     static const struct {
@@ -286,6 +317,12 @@ static void test_intercepts(void)
                 lwp_print("  exit %lx: %ld, far %ld; host %ld\n", vmcb.exit,
                           c[0], c[1], c[2]);
             }
+            ok = true;
+            for (int k = 1; k <= t[i].total; k++) {
+                ok &= goes_on(t[i].code, k, t[i].total);
+            }
+            report(ok, "%s does not exit: the same if any of them interrupts",
+                   t[i].name);
         }
     }
 

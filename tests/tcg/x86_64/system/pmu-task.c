@@ -10,7 +10,7 @@
 
 #include "pmu-count.h"
 
-enum { NP = 11, SOFT = 33, ABSENT = 34, NR_STUBS };
+enum { NMI = 2, NP = 11, SOFT = 33, ABSENT = 34, NR_STUBS };
 
 /* Selectors, of which some have another use in long mode */
 enum { TASK_GATE = 0x38, OTHER_TSS = 0x40, ABSENT_TSS = 0x50 };
@@ -20,6 +20,7 @@ enum { TASK_GATE = 0x38, OTHER_TSS = 0x40, ABSENT_TSS = 0x50 };
 #define ACC_ABSENT_TSS  (ACC_TSS - 0x80)
 
 #define V86_CODE        0x8000
+#define WIDTH_MASK      ((1ull << 48) - 1)
 
 /* A task of 32 bits (SDM Vol. 3A, figure 7-2) */
 typedef struct Tss {
@@ -38,11 +39,13 @@ uint8_t legacy_stack[1024] __attribute__((aligned(16)));
 static uint8_t other_stack[1024] __attribute__((aligned(16)));
 uint64_t legacy_rsp;
 uint32_t legacy_vector;
+uint32_t nmis;
 PLACE(legacy_stubs);
 
 /*
  * Leave long mode, run @code at @cpl of protected mode, without paging, until
- * an exception or INT EXIT, and return to long mode.
+ * an exception or INT EXIT, and return to long mode.  Counters run in protected
+ * mode only.
  */
 static void __attribute__((naked)) legacy_run(uint32_t code, int cpl)
 {
@@ -61,6 +64,7 @@ static void __attribute__((naked)) legacy_run(uint32_t code, int cpl)
         "mov $0xc0000080, %ecx\n rdmsr\n btr $8, %eax\n wrmsr\n"
         "lidt legacy_idtr\n"
         "mov $0x68, %eax\n ltr %ax\n"
+        "mov $0x38f, %ecx\n mov $15, %eax\n mov $1, %edx\n wrmsr\n"
         "test %esi, %esi\n jnz 1f\n"
         "jmp *%edi\n"
         "1: mov $0x23, %eax\n mov %eax, %ds\n mov %eax, %es\n"
@@ -77,6 +81,7 @@ static void __attribute__((naked)) legacy_run(uint32_t code, int cpl)
         "legacy_back:\n"
         "mov $0x10, %eax\n"
         "mov %eax, %ds\n mov %eax, %es\n mov %eax, %ss\n"
+        "mov $0x38f, %ecx\n xor %eax, %eax\n xor %edx, %edx\n wrmsr\n"
         "mov %ebx, legacy_vector\n"
         "mov $0xc0000080, %ecx\n rdmsr\n bts $8, %eax\n wrmsr\n"
         "mov %cr0, %eax\n bts $31, %eax\n mov %eax, %cr0\n"
@@ -113,6 +118,7 @@ LEGACY(jump_back, "ljmp $0x68, $0")
 LEGACY(go_back, "iret")
 LEGACY(skip_ud2, "addl $2, main_tss + 32\n iret")
 LEGACY(skip_error_2, "add $4, %esp\n addl $2, (%esp)\n iret")
+LEGACY(count_nmi, "incl nmis\n iret")
 LEGACY(skip_error_7, "add $4, %esp\n addl $7, (%esp)\n iret")
 
 /* NOP, INT 33, NOP, INT EXIT of 16 bits */
@@ -205,6 +211,7 @@ static void prepare_case(const Case *c)
     for (int i = 0; i < NR_STUBS; i++) {
         set_int_gate(i, (uintptr_t)legacy_stubs + 16 * i);
     }
+    set_int_gate(NMI, (uintptr_t)count_nmi);
     set_task_gate(ABSENT, ABSENT_TSS);
     if (c->task) {
         set_task_gate(c->vector, OTHER_TSS);
@@ -213,45 +220,75 @@ static void prepare_case(const Case *c)
     }
 }
 
-static bool measure(const Case *c, uint32_t rows, void (*code)(void),
+/* An instruction interrupts by an NMI: number @k, or none if that is 0. */
+static bool measure(const Case *c, uint32_t rows, void (*code)(void), int k,
                     Counts *counts)
 {
     prepare_case(c);
     legacy_vector = -1;
-    start_counting(rows);
+    nmis = 0;
+    set_counters(rows);
+    wrmsr(MSR_GLOBAL_STATUS_RESET, rdmsr(MSR_GLOBAL_STATUS));
+    if (k) {
+        APIC(APIC_LVTPC) = LVT_NMI;
+        wrmsr(MSR_FIXED_CTR_CTRL, rdmsr(MSR_FIXED_CTR_CTRL) | FIXED_PMI);
+        wrmsr(MSR_FIXED_CTR(0), -(uint64_t)k & WIDTH_MASK);
+    }
     legacy_run((uintptr_t)code, c->cpl);
     *counts = stop_counting();
     load_tables();
-    return legacy_vector == EXIT;
+    if (k) {
+        counts->n[INSNS] = (counts->n[INSNS] + k) & WIDTH_MASK;
+    }
+    return legacy_vector == EXIT && nmis == (k > 0) &&
+           rdmsr(MSR_GLOBAL_STATUS) == (k ? GLOBAL_FIXED(0) : 0);
 }
 
 static void test_case(const Case *c)
 {
     static const uint32_t rows[] = { EVTSEL_USR, EVTSEL_OS };
-    bool ok = true;
+    bool ok = true, same = true;
 
     for (int r = 0; r < 2; r++) {
-        Counts counts, overhead, want = { };
+        Counts counts, all, overhead, want = { };
 
-        ok &= measure(c, rows[r], nothing, &overhead);
-        if (!measure(c, rows[r], c->code, &counts)) {
+        ok &= measure(c, rows[r], nothing, 0, &overhead);
+        if (!measure(c, rows[r], c->code, 0, &all)) {
             lwp_print("  ended by vector %d\n", (int)legacy_vector);
             ok = false;
         }
         for (int n = 0; n < EVENTS; n++) {
-            counts.n[n] -= overhead.n[n];
+            counts.n[n] = all.n[n] - overhead.n[n];
         }
         want.n[INSNS] = c->insns[r];
         want.n[FAR] = want.n[BRANCHES] = c->far[r];
         ok &= counts_are(&counts, &want);
+
+        /* The NMI's handler has two instructions at CPL 0. */
+        want = all;
+        want.n[INSNS] += 2 * r;
+        want.n[FAR] += r;
+        want.n[BRANCHES] += r;
+        for (uint64_t k = 1; k <= all.n[INSNS]; k++) {
+            bool interrupted = measure(c, rows[r], c->code, k, &counts);
+
+            if (!counts_are(&counts, &want) || !interrupted) {
+                lwp_print("  instruction %d at CPL %d, %d NMIs\n", (int)k,
+                          r ? 0 : 3, (int)nmis);
+                same = false;
+            }
+        }
     }
     report(ok, "CPL %d: %s: %d instructions count at CPL 3, %d at CPL 0",
            c->cpl, c->name, c->insns[0], c->insns[1]);
+    report(same, "CPL %d: %s: the same if any of them interrupts", c->cpl,
+           c->name);
 }
 
 int main(void)
 {
     kernel_init();
+    apic_init(LVT_MASKED);
     memcpy((void *)V86_CODE, v86_code, sizeof(v86_code));
     for (int i = 0; i < ARRAY_SIZE(cases); i++) {
         test_case(&cases[i]);
