@@ -142,6 +142,41 @@ fetch_debs() {
     done
 }
 
+# usr_links DIR: make /bin /usr/bin, and so on.  Newer packages count on it, and
+# older ones get on with it.
+usr_links() {
+    for d in bin sbin lib lib32 lib64 libx32; do
+        mkdir -p "$1/usr/$d"
+        ln -s "usr/$d" "$1/$d"
+    done
+}
+
+# fetch_tree DIR SUITE PACKAGE...: unpack packages and all that they depend on
+# into DIR, as a root of a system, but install nothing: no maintainer scripts.
+fetch_tree() {
+    dir=$1
+    suite=$2
+    shift 2
+    [ "$(cat "$dir/complete" 2>/dev/null)" != "$*" ] || return 0
+    debs=$cache/debs/$suite
+    apt_lists "$suite"
+    say "fetching $* and what they need ($suite)"
+    rm -rf "$dir" "$debs"
+    mkdir -p "$dir" "$debs/partial"
+    : > "$debs/status"
+    logged "fetch-tree-$suite" apt_suite "$suite" -y --no-install-recommends \
+        -o Dir::State::status="$debs/status" \
+        -o Dir::Cache::archives="$debs" --download-only install "$@"
+    usr_links "$dir"
+    for p in "$debs"/*.deb; do
+        dpkg-deb --fsys-tarfile "$p" |
+            tar -C "$dir" --no-same-owner --keep-directory-symlink -x ||
+            die "cannot unpack $p"
+    done
+    rm -rf "$debs"
+    echo "$*" > "$dir/complete"
+}
+
 # build_tools MESON: guest/tools, in build/tools.
 build_tools() {
     need_packages gcc gcc-multilib libc6-dev ninja-build pkg-config libdw-dev \

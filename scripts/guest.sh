@@ -1,0 +1,320 @@
+# shellcheck shell=sh
+# SPDX-License-Identifier: GPL-2.0-or-later
+# What scripts/boot boots: Debian's kernel, the driver for it, and the guest's
+# file systems, which are the initramfs and, on disks, Debian's packages and a
+# program of the user's.
+
+# shellcheck source=scripts/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+guest=$root/guest
+out=$build/boot
+
+# choose_kernel KERNEL: of the metapackages, whose names do not move with every
+# update.
+choose_kernel() {
+    linux=$1
+    kernel=$cache/kernel-$linux
+    case $linux in
+    6.1) suite=bookworm meta=cloud-amd64 ;;
+    6.12) suite=bookworm-security meta=6.12-cloud-amd64 ;;
+    6.12-rt) suite=bookworm-security meta=6.12-rt-amd64 ;;
+    6.12-debug) suite=bookworm-security meta=linux-source-6.12 ;;
+    *) die "--kernel is 6.1, 6.12, 6.12-rt or 6.12-debug, not '$linux'" ;;
+    esac
+}
+
+# stale TARGET SOURCE...: TARGET is missing or older than some source.
+stale() {
+    target=$1
+    shift
+    [ ! -e "$target" ] || [ -n "$(find "$@" -newer "$target")" ]
+}
+
+# --- kernel -----------------------------------------------------------------
+
+# The versioned package of that kind on which PACKAGE, fetched, depends.
+dependency() {
+    dpkg-deb -f "$cache/debs/$1/"*.deb Depends | tr ',' '\n' |
+        sed -n "s/^ *\($2[^ ]*\).*/\1/p"
+}
+
+# Of Debian's source, laid out as its packages are.
+build_kernel() {
+    need_packages bc bison flex gcc libelf-dev make xz-utils
+    config=$root/tests/guest/debug.config
+    ! stale "$kernel/complete" "$config" || rm -f "$kernel/complete"
+    [ ! -f "$kernel/complete" ] || return 0
+    rm -rf "$kernel"
+    mkdir -p "$kernel/boot" "$kernel/build"
+    fetch_debs "$kernel" "$suite" "$meta"
+    fetch_debs "$kernel" bookworm busybox-static
+    say "building Linux $linux (15 minutes on 2 cores)"
+    tar -C "$kernel/usr/src" -xf "$kernel/usr/src/$meta.tar.xz"
+    rm "$kernel/usr/src/$meta.tar.xz"
+    set -- make -C "$kernel/usr/src/$meta" O="$kernel/build" CC='ccache gcc'
+    logged boot-kernel-config "$@" KCONFIG_ALLCONFIG="$config" allnoconfig
+    sed -n '/^CONFIG_/p' "$config" | while read -r option; do
+        grep -qx "$option" "$kernel/build/.config" ||
+            die "Linux does not take $option"
+    done
+    logged boot-kernel "$@" -j"$(nproc)" bzImage modules
+    version=$(cat "$kernel/build/include/config/kernel.release")
+    logged boot-kernel-modules "$@" INSTALL_MOD_PATH="$kernel" modules_install
+    cp "$kernel/build/arch/x86/boot/bzImage" "$kernel/boot/vmlinuz-$version"
+    ln -s ../../build "$kernel/usr/src/linux-headers-$version"
+    echo "$version" > "$kernel/complete"
+}
+
+fetch_kernel() {
+    [ ! -f "$kernel/complete" ] || return 0
+    rm -rf "$kernel"
+    mkdir -p "$kernel"
+    fetch_debs "$kernel" "$suite" "linux-image-$meta" "linux-headers-$meta"
+    image=$(dependency "linux-image-$meta" linux-image-)
+    headers=$(dependency "linux-headers-$meta" linux-headers-)
+    version=${image#linux-image-}
+    [ "$headers" = "linux-headers-$version" ] ||
+        die "Debian $suite has $image but $headers; try again later"
+    fetch_debs "$kernel" "$suite" "$image" "$headers"
+    common=$(dependency "$headers" linux-headers-)
+    kbuild=$(dependency "$headers" linux-kbuild-)
+    fetch_debs "$kernel" "$suite" "$common" "$kbuild"
+    fetch_debs "$kernel" bookworm busybox-static
+    # Where Debian would have installed them.
+    sed -i "s|^include /usr/src/|include $kernel/usr/src/|" \
+        "$kernel/usr/src/$headers/Makefile"
+    echo "$version" > "$kernel/complete"
+}
+
+# --- guest ------------------------------------------------------------------
+
+build_module() {
+    module=$out/lwp-$version.ko
+    stale "$module" "$guest/linux" "$kernel/complete" || return 0
+    say "building the driver for Linux $version"
+    rm -rf "$out/linux"
+    cp -R "$guest/linux" "$out/linux"
+    # The kernel was built with a gcc that need not be there.
+    logged boot-module make -C "$out/linux" \
+        KDIR="$kernel/usr/src/linux-headers-$version" CC=gcc \
+        CONFIG_DEBUG_INFO_BTF_MODULES= modules
+    mv "$out/linux/lwp.ko" "$module"
+}
+
+# A program to profile: an old friend of Debian's, with its symbols.
+build_workload() {
+    fetch_source "$cache/bzip2" bookworm bzip2
+    stale "$out/bzip2" "$cache/bzip2/complete" || return 0
+    say "building bzip2"
+    rm -rf "$out/bzip2-src"
+    mkdir "$out/bzip2-src"
+    tar -C "$out/bzip2-src" --strip-components=1 --no-same-owner -xf \
+        "$(echo "$cache"/bzip2/*.orig.tar.*z*)"
+    (cd "$out/bzip2-src" &&
+        logged boot-bzip2 gcc -O2 -g -D_FILE_OFFSET_BITS=64 -o "$out/bzip2" \
+            blocksort.c huffman.c crctable.c randtable.c compress.c \
+            decompress.c bzlib.c bzip2.c)
+}
+
+# build_test NAME [OPTION...]: a program of guest/test
+build_test() {
+    name=$1
+    shift
+    stale "$out/$name" "$guest/test" "$guest/linux/lwp_ioctl.h" || return 0
+    say "building $name"
+    logged "boot-$name" gcc -std=gnu11 -O2 -g -Wall -Wextra -mlwp -pthread \
+        -I"$guest/linux" "$@" -o "$out/$name.new" "$guest/test/${name%32}.c"
+    mv "$out/$name.new" "$out/$name"
+}
+
+# The path that FILE has in the guest, where /bin is /usr/bin and so on.
+guest_path() {
+    case $1 in
+    /bin/* | /sbin/* | /lib/* | /lib32/* | /lib64/* | /libx32/*) echo "/usr$1" ;;
+    *) echo "$1" ;;
+    esac
+}
+
+# copy_libraries DIR PROGRAM...: the dynamic loader and the libraries that
+# programs need, from here, but for those in DIR.
+copy_libraries() {
+    dir=$1
+    shift
+    ldd "$@" | sed -n 's,^[^/]*\(/.*\) (0x.*,\1,p' | sort -u |
+        while read -r f; do
+            g=$(guest_path "$f")
+            [ ! -e "$dir$g" ] || continue
+            mkdir -p "$fs${g%/*}"
+            cp -L "$f" "$fs$g"
+        done
+}
+
+# copy_module NAME: of the kernel, unless it is built in; some kernels have them
+# compressed.
+copy_module() {
+    f=$kernel/lib/modules/$version/kernel/$1.ko
+    if [ -e "$f" ]; then
+        cp "$f" "$fs/lib"
+    elif [ -e "$f.xz" ]; then
+        xz -dc "$f.xz" > "$fs/lib/${1##*/}.ko"
+    fi
+}
+
+build_initramfs() {
+    initrd=$out/initramfs-$version.gz
+    stale "$initrd" "$module" "$out"/lwp-* "$out/bzip2" "$build/tools/lwp" \
+        "$guest/init" "$root/scripts/guest.sh" "$kernel/complete" || return 0
+    say "packing the initramfs"
+    fs=$out/initramfs
+    rm -rf "$fs"
+    usr_links "$fs"
+    for d in dev etc proc root sys tmp; do
+        mkdir -p "$fs/$d"
+    done
+    cp "$kernel/bin/busybox" "$out/bzip2" "$build/tools/lwp" \
+        "$build/tools/example" "$fs/bin"
+    find "$out" -maxdepth 1 -name 'lwp-*' -type f -perm -u+x \
+        -exec cp {} "$fs/bin" \;
+    cp "$module" "$fs/lib/lwp.ko"
+    # For nested guests, and for the disks; each behind those that it needs.
+    for m in virt/lib/irqbypass arch/x86/kvm/kvm arch/x86/kvm/kvm-amd \
+        drivers/virtio/virtio drivers/virtio/virtio_ring \
+        drivers/virtio/virtio_pci_legacy_dev \
+        drivers/virtio/virtio_pci_modern_dev drivers/virtio/virtio_pci \
+        drivers/block/virtio_blk fs/squashfs/squashfs fs/overlayfs/overlay; do
+        copy_module $m
+    done
+    for arch in x86_64 i386; do
+        d=lib/$arch-linux-gnu
+        [ ! -e "$build/tools/$d/lwp-preload.so" ] ||
+            { mkdir -p "$fs/bin/$d" &&
+                cp "$build/tools/$d/lwp-preload.so" "$fs/bin/$d"; }
+    done
+    ln -s lib/x86_64-linux-gnu "$fs/bin/lib64"
+    ln -s lib/i386-linux-gnu "$fs/bin/lib32"
+    copy_libraries "$fs" "$fs/bin/bzip2" "$fs/bin/lwp" "$fs/bin/example" \
+        "$fs/bin/lib/x86_64-linux-gnu/lwp-preload.so"
+    cp "$guest/init" "$fs/init"
+    chmod 755 "$fs/init"
+    (cd "$fs" && find . | cpio --quiet -o -H newc -R 0:0) \
+        > "$out/initramfs.cpio"
+    gzip -6n < "$out/initramfs.cpio" > "$initrd.new"
+    mv "$initrd.new" "$initrd"
+}
+
+# build_guest MESON: all that is not on a disk
+build_guest() {
+    # scripts/build has installed the libelf that the kernel's objtool needs.
+    need_packages cpio gcc gcc-multilib libc6-dev make
+    case $linux in
+    *-debug) build_kernel ;;
+    *) fetch_kernel ;;
+    esac
+    version=$(cat "$kernel/complete")
+    build_module
+    # "lwp" itself runs here, too, for what the guest has recorded.
+    build_tools "$1"
+    build_workload
+    for t in lwp-stress lwp-notify lwp-leak lwp-load lwp-limits lwp-kvm; do
+        build_test $t -static
+    done
+    build_test lwp-stress32 -static -m32
+    # "lwp record" needs a dynamic linker.
+    build_test lwp-outlive
+    build_initramfs
+}
+
+# --- disks ------------------------------------------------------------------
+
+# Debian's packages that --perf is for, and what they depend on: of the Debian
+# that has a perf of the kernel's version, or of this one, if that is newer.
+# Their C library then serves programs from here, too.
+fetch_packages() {
+    debian=bookworm
+    case $linux in
+    6.12*) debian=trixie ;;
+    esac
+    ! dpkg --compare-versions "$(dpkg-query -W -f '${Version}' libc6)" ge 2.41 ||
+        debian=trixie
+    packages=$cache/perf-$debian
+    # perf annotate needs objdump.
+    fetch_tree "$packages" $debian linux-perf binutils
+    stale "$packages.squashfs" "$packages/complete" || return 0
+    need_packages squashfs-tools
+    say "packing the packages"
+    rm -f "$packages.squashfs" "$packages.squashfs.new"
+    logged boot-packages mksquashfs "$packages" "$packages.squashfs.new" \
+        -all-root -comp lz4 -no-progress \
+        -e usr/share/man usr/share/locale complete
+    mv "$packages.squashfs.new" "$packages.squashfs"
+}
+
+# quote WORD: for the shell in the guest
+quote() {
+    printf '%s\n' "$1" | sed "s/'/'\\\\''/g; 1s/^/'/; \$s/\$/'/"
+}
+
+# x86_program FILE: does Linux run it on an x86 processor?
+x86_program() {
+    # The ident field, ET_EXEC or ET_DYN, EM_X86_64 or EM_386
+    case $(od -An -v -tx1 -N 20 "$1" | tr -d ' \n') in
+    7f454c4602*0[23]003e00 | 7f454c4601*0[23]000300) true ;;
+    *) false ;;
+    esac
+}
+
+# copy_to_guest FILE: to the same place
+copy_to_guest() {
+    f=$(realpath -s -- "$1")
+    case $f in
+    /dev/* | /proc/* | /sys/*) die "'$1' cannot be copied: the guest has its own" ;;
+    esac
+    g=$(guest_path "$f")
+    mkdir -p "$fs${g%/*}"
+    cp -RL -- "$f" "$fs${g%/*}/" || die "cannot copy '$1'"
+}
+
+# find_program PROGRAM: print where it is, if it can run in the guest.
+find_program() {
+    # Not "command -v", which would rather find what the shell has built in.
+    p=$(which "$1") || die "there is no program '$1'"
+    x86_program "$p" ||
+        die "'$1' is no x86 ELF program; of a script, give the interpreter, and the script with --copy"
+    echo "$p"
+}
+
+# pack_program COPIES FILE [ARGUMENT...]: a disk with a program that runs here,
+# the libraries that it needs and the packages do not have, and the files that
+# COPIES lists, one a line.
+pack_program() {
+    copies=$1
+    file=$2
+    shift 2
+    need_packages squashfs-tools
+    say "packing $file"
+    program=$out/program
+    fs=$program
+    rm -rf "$fs" "$fs.squashfs"
+    mkdir -p "$fs$(guest_path "$(pwd)/.")"
+    copy_to_guest "$file"
+    if needs=$(ldd "$file" 2>&1); then
+        needs=$(echo "$needs" | sed -n 's/^[[:space:]]*\(.*\) => not found.*/\1/p')
+        [ -z "$needs" ] || die "'$file' needs what is not here: $needs"
+        copy_libraries "${packages:-$fs}" "$file"
+    fi
+    echo "$copies" | while read -r f; do
+        [ -z "$f" ] || copy_to_guest "$f"
+    done
+    {
+        printf 'cd %s\n' "$(quote "$(pwd)")"
+        [ -z "${LD_LIBRARY_PATH:-}" ] ||
+            printf 'export LD_LIBRARY_PATH=%s\n' "$(quote "$LD_LIBRARY_PATH")"
+        echo 'set --'
+        for f in "$file" "$@"; do
+            printf 'set -- "$@" %s\n' "$(quote "$f")"
+        done
+    } > "$fs/command"
+    logged boot-program mksquashfs "$fs" "$fs.squashfs" \
+        -all-root -comp lz4 -no-progress
+}
