@@ -136,6 +136,12 @@ guest_path() {
     esac
 }
 
+build_loop() {
+    stale "$out/pmu-loop" "$guest/test/pmu-loop.S" || return 0
+    logged boot-pmu-loop gcc -nostdlib -static -no-pie \
+        -o "$out/pmu-loop" "$guest/test/pmu-loop.S"
+}
+
 # copy_libraries DIR PROGRAM...: the dynamic loader and the libraries that
 # programs need, from here, but for those in DIR.
 copy_libraries() {
@@ -164,7 +170,8 @@ copy_module() {
 build_initramfs() {
     initrd=$out/initramfs-$version.gz
     stale "$initrd" "$module" "$out"/lwp-* "$out/bzip2" "$build/tools/lwp" \
-        "$guest/init" "$root/scripts/guest.sh" "$kernel/complete" || return 0
+        "$out/pmu-loop" "$guest/test" "$guest/init" "$root/scripts/guest.sh" \
+        "$kernel/complete" || return 0
     say "packing the initramfs"
     fs=$out/initramfs
     rm -rf "$fs"
@@ -173,7 +180,8 @@ build_initramfs() {
         mkdir -p "$fs/$d"
     done
     cp "$kernel/bin/busybox" "$out/bzip2" "$build/tools/lwp" \
-        "$build/tools/example" "$fs/bin"
+        "$build/tools/example" "$out/pmu-loop" \
+        "$guest/test/pmu-perf" "$guest/test/pmu-dmesg" "$fs/bin"
     find "$out" -maxdepth 1 -name 'lwp-*' -type f -perm -u+x \
         -exec cp {} "$fs/bin" \;
     cp "$module" "$fs/lib/lwp.ko"
@@ -222,6 +230,7 @@ build_guest() {
     build_test lwp-stress32 -static -m32
     # "lwp record" needs a dynamic linker.
     build_test lwp-outlive
+    build_loop
     build_initramfs
 }
 
@@ -239,7 +248,7 @@ fetch_packages() {
         debian=trixie
     packages=$cache/perf-$debian
     # perf annotate needs objdump.
-    fetch_tree "$packages" $debian linux-perf binutils
+    fetch_tree "$packages" $debian linux-perf binutils papi-tools
     stale "$packages.squashfs" "$packages/complete" || return 0
     need_packages squashfs-tools
     say "packing the packages"

@@ -1,0 +1,78 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0-or-later
+#
+# usage: tests/guest/perf.sh [--release 10.0] [KERNEL...]
+#
+# Debian's perf in the guest, on the oldest and the newest kernel that Debian 12
+# has, or on those that are named: the demo, exact counts and samples, and a
+# kernel's log that has nothing to warn of but what it has without counters; and
+# scripts/boot --run.  Prints a line of PASS or FAIL for each.
+set -u
+
+release=
+if [ "${1:-}" = --release ]; then
+    release=$2
+    shift 2
+fi
+[ $# -gt 0 ] || set -- 6.1 6.12
+
+top=$(cd "$(dirname "$0")/../.." && pwd)
+logs=$top/build/logs
+failed=0
+mkdir -p "$logs"
+
+# boot NAME OPTION...: scripts/boot's status; the output is left in $log.
+boot() {
+    name=guest-$1
+    log=$logs/$name.log
+    shift
+    "$top/scripts/boot" ${release:+--release "$release"} "$@" > "$log" 2>&1
+}
+
+result() {
+    echo "$*"
+    [ "$1" = PASS ] || failed=1
+}
+
+# As boot, and a result of it.
+passes() {
+    if boot "$@"; then
+        result PASS "$name"
+    else
+        result FAIL "$name: $(tail -n 1 "$log")"
+    fi
+}
+
+# What programs of guest/test say
+reports() {
+    tr -d '\r' < "$log" | grep -E '^(PASS|FAIL) ' | sed "s/ / $kernel-/"
+}
+
+# The kernel's warnings, which pmu-dmesg prints, but for those of time, which a
+# busy host is behind, and that of events that CPUID says not to be there, as
+# they are not
+warnings() {
+    tr -d '\r' < "$log" | sed -n 's/^dmesg: //p' | sort |
+        grep -Ev 'calibrat|8254 timer|hrtimer:|clocksource|too long' |
+        grep -v "CPUID marked event: 'cache .*' unavailable"
+}
+
+for kernel; do
+    passes "perf-$kernel" --perf --kernel "$kernel"
+    passes "perf-counts-$kernel" --perf --kernel "$kernel" --test pmu-perf \
+        pmu-dmesg
+    reports
+    warnings > "$logs/warnings"
+    # It has no counters, so scripts/boot is right to fail.
+    if boot "perf-off-$kernel" --perf --kernel "$kernel" \
+        --cpu max,vendor=GenuineIntel,family=6,model=94,stepping=3 \
+        --test pmu-dmesg; then
+        result FAIL "$name: works without counters"
+    fi
+    if new=$(warnings | comm -13 - "$logs/warnings") && [ -z "$new" ]; then
+        result PASS "$name"
+    else
+        result FAIL "$name: with counters the kernel says '$new'"
+    fi
+done
+exit $failed
