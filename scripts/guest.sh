@@ -128,18 +128,19 @@ build_test() {
     mv "$out/$name.new" "$out/$name"
 }
 
+# A program without a C library
+build_loop() {
+    stale "$out/pmu-loop" "$guest/test/pmu-loop.S" || return 0
+    logged boot-pmu-loop gcc -nostdlib -static -no-pie \
+        -o "$out/pmu-loop" "$guest/test/pmu-loop.S"
+}
+
 # The path that FILE has in the guest, where /bin is /usr/bin and so on.
 guest_path() {
     case $1 in
     /bin/* | /sbin/* | /lib/* | /lib32/* | /lib64/* | /libx32/*) echo "/usr$1" ;;
     *) echo "$1" ;;
     esac
-}
-
-build_loop() {
-    stale "$out/pmu-loop" "$guest/test/pmu-loop.S" || return 0
-    logged boot-pmu-loop gcc -nostdlib -static -no-pie \
-        -o "$out/pmu-loop" "$guest/test/pmu-loop.S"
 }
 
 # copy_libraries DIR PROGRAM...: the dynamic loader and the libraries that
@@ -236,19 +237,20 @@ build_guest() {
 
 # --- disks ------------------------------------------------------------------
 
-# Debian's packages that --perf is for, and what they depend on: of the Debian
-# that has a perf of the kernel's version, or of this one, if that is newer.
-# Their C library then serves programs from here, too.
+# fetch_packages NAME PACKAGE...: a disk with packages and what they depend on,
+# of the Debian that has a perf of the kernel's version, or of this one if that is
+# newer.  Their C library then serves programs from here, too.
 fetch_packages() {
+    packages=$cache/$1
+    shift
     debian=bookworm
     case $linux in
     6.12*) debian=trixie ;;
     esac
     ! dpkg --compare-versions "$(dpkg-query -W -f '${Version}' libc6)" ge 2.41 ||
         debian=trixie
-    packages=$cache/perf-$debian
-    # perf annotate needs objdump.
-    fetch_tree "$packages" $debian linux-perf binutils papi-tools
+    packages=$packages-$debian
+    fetch_tree "$packages" $debian "$@"
     stale "$packages.squashfs" "$packages/complete" || return 0
     need_packages squashfs-tools
     say "packing the packages"
