@@ -204,10 +204,12 @@ void cpu_sync_retire(CPUX86State *env)
         }
         retire_arm(r, c->distance(env));
         r->misses = r->misses_armed = loads ? c->misses(env) : 0;
+#ifdef CONFIG_TCG
         /* A debug trap of this instruction must not wait (DR7). */
         if (cpu_loop_exit_requested(env_cpu(env))) {
             retire_expire(r);
         }
+#endif
     }
     retire_cpu_set_mode(env, mode, loads);
 }
