@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * A TCG plugin that counts what retires, beside the performance counters of
+ * target/i386/pmu and without them: for each vCPU, from a WRMSR on that makes
+ * fixed counter 0 run at all privilege levels, to the one that stops it.
+ *
+ * A plugin sees instructions start.  Such a start does not count if
+ *  - the handler of a fault comes next, and its frame has the address of this
+ *    very instruction; or
+ *  - it is one of a string instruction with a REP prefix, and the same one
+ *    starts again next.
+ *
+ * Works for 64-bit kernels whose handlers begin as Linux's do.  What is counted
+ * is printed when QEMU ends, as "vcpu N insns M".
+ */
+
+#include <glib.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <qemu-plugin.h>
+
+QEMU_PLUGIN_EXPORT int qemu_plugin_version = QEMU_PLUGIN_VERSION;
+
+#define MSR_FIXED_CTR0      0x309
+#define MSR_FIXED_CTR_CTRL  0x38d
+#define MSR_GLOBAL_CTRL     0x38f
+#define FIXED_CTR0_ALL      3
+#define GLOBAL_FIXED_CTR0   (1ull << 32)
+
+typedef struct Cpu {
+    uint64_t insns;             /* starts that count, in blocks */
+    uint64_t last;              /* address of the last start */
+    uint64_t fixed_ctr_ctrl, global_ctrl;
+    uint64_t stopped_at;        /* insns when it was stopped */
+    bool runs, started;
+} Cpu;
+
+typedef enum Reg { RAX, RCX, RDX, RSP, NR_REGS } Reg;
+
+static const char *const reg_names[NR_REGS] = { "rax", "rcx", "rdx", "rsp" };
+static struct qemu_plugin_register *regs[NR_REGS];
+static struct qemu_plugin_scoreboard *cpus;
+static qemu_plugin_u64 insns, last;
+
+static uint64_t bytes_to_u64(const GByteArray *bytes)
+{
+    uint64_t val = 0;
+
+    memcpy(&val, bytes->data, MIN(bytes->len, sizeof(val)));
+    return GUINT64_FROM_LE(val);
+}
+
+static uint64_t get_reg(Reg reg)
+{
+    g_autoptr(GByteArray) buf = g_byte_array_new();
+
+    qemu_plugin_read_register(regs[reg], buf);
+    return bytes_to_u64(buf);
+}
+
+static bool read_u64(uint64_t addr, uint64_t *val)
+{
+    g_autoptr(GByteArray) buf = g_byte_array_new();
+
+    if (!qemu_plugin_read_memory_vaddr(addr, buf, sizeof(*val))) {
+        return false;
+    }
+    *val = bytes_to_u64(buf);
+    return true;
+}
+
+/* Whether the frame at @addr, which begins with RIP and CS, is of @rip. */
+static bool is_frame_of(uint64_t addr, uint64_t rip)
+{
+    uint64_t val[2];
+
+    return read_u64(addr, &val[0]) && val[0] == rip &&
+           read_u64(addr + 8, &val[1]) && val[1] < 0x10000;
+}
+
+/* What may be a handler is entered, with or without an error code. */
+static void entry(unsigned vcpu, void *unused)
+{
+    Cpu *cpu = qemu_plugin_scoreboard_find(cpus, vcpu);
+    uint64_t rsp = get_reg(RSP);
+
+    if (is_frame_of(rsp, cpu->last) || is_frame_of(rsp + 8, cpu->last)) {
+        cpu->insns--;
+    }
+}
+
+static void rep(unsigned vcpu, void *pc)
+{
+    Cpu *cpu = qemu_plugin_scoreboard_find(cpus, vcpu);
+
+    if (cpu->last == (uintptr_t)pc) {
+        cpu->insns--;
+    }
+}
+
+static void wrmsr(unsigned vcpu, void *unused)
+{
+    Cpu *cpu = qemu_plugin_scoreboard_find(cpus, vcpu);
+    uint64_t val = (uint32_t)get_reg(RAX) | get_reg(RDX) << 32;
+    bool runs;
+
+    switch ((uint32_t)get_reg(RCX)) {
+    case MSR_FIXED_CTR0:
+        cpu->insns = cpu->stopped_at = val;
+        break;
+    case MSR_FIXED_CTR_CTRL:
+        cpu->fixed_ctr_ctrl = val;
+        break;
+    case MSR_GLOBAL_CTRL:
+        cpu->global_ctrl = val;
+        break;
+    default:
+        return;
+    }
+    runs = (cpu->global_ctrl & GLOBAL_FIXED_CTR0) &&
+           (cpu->fixed_ctr_ctrl & FIXED_CTR0_ALL) == FIXED_CTR0_ALL;
+    if (runs && !cpu->runs) {
+        cpu->insns = cpu->stopped_at;   /* this WRMSR is the next one */
+        cpu->started = true;
+    } else if (!runs && cpu->runs) {
+        cpu->stopped_at = cpu->insns;   /* without this WRMSR */
+    }
+    cpu->runs = runs;
+}
+
+/* ENDBR64, CLAC, CLD, NOP, PUSH imm; PUSH RDI while it is decompressed */
+static bool is_entry(const uint8_t *code, size_t len)
+{
+    return (len >= 4 && !memcmp(code, "\xf3\x0f\x1e\xfa", 4)) ||
+           (len >= 3 && !memcmp(code, "\x0f\x01\xca", 3)) ||
+           (len >= 2 && !memcmp(code, "\x0f\x1f", 2)) ||
+           (len >= 1 && memchr("\xfc\x90\x6a\x68\x57", code[0], 5));
+}
+
+static bool is_rep_string(const uint8_t *code, size_t len)
+{
+    bool found = false;
+
+    for (size_t i = 0; i < len; i++) {
+        uint8_t byte = code[i];
+
+        if (byte == 0xf2 || byte == 0xf3) {
+            found = true;
+        } else if (!(byte >= 0x40 && byte <= 0x4f) && byte != 0x66 &&
+                   byte != 0x67 && (byte & 0xe7) != 0x26 &&
+                   byte != 0x64 && byte != 0x65) {
+            return found && ((byte & 0xfc) == 0xa4 || byte == 0xa6 ||
+                             (byte >= 0xaa && byte <= 0xaf) ||
+                             (byte & 0xfc) == 0x6c);
+        }
+    }
+    return false;
+}
+
+static void translate(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
+{
+    size_t n = qemu_plugin_tb_n_insns(tb);
+
+    for (size_t i = 0; i < n; i++) {
+        struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
+        uint64_t pc = qemu_plugin_insn_vaddr(insn);
+        uint8_t code[16];
+        size_t len = qemu_plugin_insn_data(insn, code, sizeof(code));
+
+        /* In this order: each call is in front of what is inline. */
+        if (i == 0 && is_entry(code, len)) {
+            qemu_plugin_register_vcpu_insn_exec_cb(insn, entry,
+                                                   QEMU_PLUGIN_CB_R_REGS, NULL);
+        }
+        if (len >= 2 && !memcmp(code, "\x0f\x30", 2)) {
+            qemu_plugin_register_vcpu_insn_exec_cb(insn, wrmsr,
+                                                   QEMU_PLUGIN_CB_R_REGS, NULL);
+        }
+        if (is_rep_string(code, len)) {
+            qemu_plugin_register_vcpu_insn_exec_cb(insn, rep,
+                                                   QEMU_PLUGIN_CB_NO_REGS,
+                                                   (void *)(uintptr_t)pc);
+        }
+        qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(
+            insn, QEMU_PLUGIN_INLINE_ADD_U64, insns, 1);
+        qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(
+            insn, QEMU_PLUGIN_INLINE_STORE_U64, last, pc);
+    }
+}
+
+static void vcpu_init(qemu_plugin_id_t id, unsigned vcpu)
+{
+    g_autoptr(GArray) list = qemu_plugin_get_registers();
+
+    for (unsigned i = 0; i < list->len; i++) {
+        qemu_plugin_reg_descriptor *d =
+            &g_array_index(list, qemu_plugin_reg_descriptor, i);
+
+        for (int r = 0; r < NR_REGS; r++) {
+            if (!strcmp(d->name, reg_names[r])) {
+                regs[r] = d->handle;
+            }
+        }
+    }
+}
+
+static void finish(qemu_plugin_id_t id, void *unused)
+{
+    for (int i = 0; i < qemu_plugin_num_vcpus(); i++) {
+        Cpu *cpu = qemu_plugin_scoreboard_find(cpus, i);
+        uint64_t n = cpu->runs ? cpu->insns : cpu->stopped_at;
+        g_autofree char *line = g_strdup_printf("vcpu %d insns %" PRIu64 "\n",
+                                                i, n);
+
+        if (cpu->started) {
+            qemu_plugin_outs(line);
+        }
+    }
+}
+
+QEMU_PLUGIN_EXPORT
+int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info,
+                        int argc, char **argv)
+{
+    if (!info->system_emulation || strcmp(info->target_name, "x86_64")) {
+        fprintf(stderr, "pmu-oracle: only for qemu-system-x86_64\n");
+        return -1;
+    }
+    cpus = qemu_plugin_scoreboard_new(sizeof(Cpu));
+    insns = qemu_plugin_scoreboard_u64_in_struct(cpus, Cpu, insns);
+    last = qemu_plugin_scoreboard_u64_in_struct(cpus, Cpu, last);
+    qemu_plugin_register_vcpu_init_cb(id, vcpu_init);
+    qemu_plugin_register_vcpu_tb_trans_cb(id, translate);
+    qemu_plugin_register_atexit_cb(id, finish, NULL);
+    return 0;
+}
