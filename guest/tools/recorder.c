@@ -296,9 +296,13 @@ static void attach(Recorder *r, int pid)
         .pid = pid, .flags = LWP_ATTACH_PROCESS, .eventfd = -1,
     };
 
+    if (r->driver < 0) {
+        return;
+    }
     /* It is there already for other threads, or another program before. */
-    if (r->driver >= 0 && ioctl(r->driver, LWP_IOC_ATTACH, &a) != 0 &&
-        errno != ESRCH && errno != EEXIST) {
+    if (ioctl(r->driver, LWP_IOC_ATTACH, &a) == 0 || errno == EEXIST) {
+        r->listening = true;
+    } else if (errno != ESRCH) {
         if (r->attached) {
             say(r, "no threshold interrupts for process %d: %s", pid,
                 strerror(errno));
@@ -669,7 +673,7 @@ static void follow(Recorder *r)
     struct pollfd fds[] = {
         { .fd = r->signals, .events = POLLIN },
         { .fd = r->inotify, .events = POLLIN },
-        { .fd = r->driver, .events = POLLIN },
+        { .events = POLLIN },
     };
     double asked = now();
     double ticked = asked;
@@ -682,16 +686,16 @@ static void follow(Recorder *r)
                       r->driver >= 0 && r->attached ? POLL_DRIVER_MS : POLL_MS;
 
         delay = r->busy ? 0 : delay < longest / 2 ? 2 * delay + 1 : longest;
+        fds[2].fd = r->listening && r->attached ? r->driver : -1;
         poll(fds, 3, delay);
         r->busy = false;
         if (fds[2].revents & POLLIN &&
             read(r->driver, &interrupts, sizeof(interrupts)) < 0 &&
             errno != EAGAIN) {
             r->attached = false;
-            fds[2].fd = -1;
-        } else if (r->attached) {
-            /* POLLHUP lasts until another process is attached. */
-            fds[2].fd = fds[2].revents & POLLHUP ? -1 : r->driver;
+        }
+        if (fds[2].revents & POLLHUP) {
+            r->listening = false;   /* until another process is attached */
         }
         take_signals(r);
         take_files(r);
@@ -758,6 +762,7 @@ bool run(Recorder *r)
     }
     r->driver = open(LWP_DEVICE, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     r->attached = true;
+    r->listening = false;
     if (r->driver >= 0) {
         r->config.options.events |= LWP_FLAG_INT;
     }

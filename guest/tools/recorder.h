@@ -46,6 +46,7 @@ typedef struct Recorder {
     int dir_fd;
     int inotify, signals, driver;
     bool attached;          /* interrupts tell of all threads */
+    bool listening;         /* the driver has somebody to tell of */
     bool busy;              /* a ring fills fast */
     struct sigaction ignored[2];    /* what the command has for them */
     pid_t child;

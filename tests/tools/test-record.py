@@ -1160,6 +1160,108 @@ class Robust(Case):
         subprocess.run([*Setup.qemu(cpu='max,-lwp'), program], check=True)
 
 
+# Instead of the driver, for lwp: whom it is to listen to has ended at once.  In
+# the end, it says how often lwp was told.
+DRIVER = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "lwp_ioctl.h"
+
+static int fds[2] = { -1, -1 };
+static unsigned status, hangups;
+
+static int driver(void)
+{
+    return pipe(fds) ? -1 : fds[0];
+}
+
+int open(const char *path, int flags, int mode)
+{
+    return !strcmp(path, LWP_DEVICE) ? driver() :
+           ((int (*)(const char *, int, int))dlsym(RTLD_NEXT, "open"))
+           (path, flags, mode);
+}
+
+int open64(const char *path, int flags, int mode)
+{
+    return !strcmp(path, LWP_DEVICE) ? driver() :
+           ((int (*)(const char *, int, int))dlsym(RTLD_NEXT, "open64"))
+           (path, flags, mode);
+}
+
+int ioctl(int fd, unsigned long request, void *arg)
+{
+    struct lwp_ioc_status *s = arg;
+
+    if (fd < 0 || fd != fds[0]) {
+        return ((int (*)(int, unsigned long, void *))dlsym(RTLD_NEXT, "ioctl"))
+               (fd, request, arg);
+    }
+    if (request == LWP_IOC_STATUS) {
+        memset(s, 0, sizeof(*s));
+        s->exhausted = 5 + 2 * status;
+        s->heals = 10 + 3 * status++;
+    } else if (request == LWP_IOC_ATTACH) {
+        close(fds[1]);
+    }
+    return 0;
+}
+
+int poll(struct pollfd *p, nfds_t n, int timeout)
+{
+    int result = ((int (*)(struct pollfd *, nfds_t, int))
+                  dlsym(RTLD_NEXT, "poll"))(p, n, timeout);
+
+    for (nfds_t i = 0; i < n && fds[0] >= 0; i++) {
+        hangups += p[i].fd == fds[0] && p[i].revents & POLLHUP;
+    }
+    return result;
+}
+
+__attribute__((destructor)) static void tell(void)
+{
+    if (status) {
+        fprintf(stderr, "hangups: %u\n", hangups);
+    }
+}
+"""
+
+
+class Driver(Case):
+    """What lwp makes of its driver; that itself is tested in guests."""
+
+    def run_with(self, *args):
+        linux = os.path.join(os.path.dirname(os.path.abspath(__file__)),
+                             '../../guest/linux')
+        driver = common.compile_c(self.path('driver.so'), DRIVER, '-shared',
+                                  '-fPIC', '-w', '-ldl', '-I', linux)
+        self.lwp(*args, env={**os.environ, 'LD_PRELOAD': driver})
+
+    def test_lost(self):
+        """That the driver lost somebody's state is told."""
+        for command in 'record', 'stat':
+            self.run_with(command, '--', *self.guest('loop', 1000))
+            self.assertIn(f'lwp {command}: the driver had no memory to save '
+                          'the state of 2 threads, perhaps of these: they '
+                          'were not profiled any more\n', self.stderr)
+            self.assertIn(f'lwp {command}: LWP was found off 3 times, perhaps '
+                          'in these threads: counts may be too low\n',
+                          self.stderr)
+
+    def test_hangup(self):
+        """When all have ended, there is nothing to be waited for."""
+        self.run_with('record', '--', 'sh', '-c', '"$0" "$@"; sleep 3',
+                      *self.guest('loop', 1000))
+        self.assertRegex(self.stderr, r'hangups: [01]\n')
+
+
 class Install(Case):
     def test_install(self):
         """It runs from where it is installed, and others can link to it."""
