@@ -163,7 +163,8 @@ static uint64_t location(Pprof *w, const Entry *e)
     const Place place = entry_from(w->profile, e);
     const Function *f = place.function;
     const Map *map;
-    const char *file, *names[8];
+    Call calls[8];
+    const char *file;
     Message m = { 0 }, line = { 0 };
     int number = 0, n;
     uint64_t id;
@@ -180,11 +181,11 @@ static uint64_t location(Pprof *w, const Entry *e)
     }
     put_number(&m, LOCATION_ADDRESS, place.ip);
     file = object_line((Object *)f->object, place.address, &number);
-    n = object_inlined((Object *)f->object, place.address, names, 8);
+    n = object_inlined((Object *)f->object, place.address, calls, 8);
     for (int i = 0; i <= n; i++) {
-        uint64_t what = i < n ? function(w, names[i], names[i],
-                                         file ? file : "") :
-                        function(w, f->name, f->linkage, file ? file : "");
+        const char *name = i < n ? calls[i].name : f->name;
+        uint64_t what = function(w, name, i < n ? name : f->linkage,
+                                 file ? file : "");
 
         put_number(&line, LINE_FUNCTION, what);
         /* Where one function is in another one is not known here. */
@@ -213,7 +214,7 @@ static void put_label(Pprof *w, const char *key, const char *text,
 static void put_sample(Pprof *w, const Entry *e)
 {
     const Profile *p = w->profile;
-    const Thread *t = table_at(&p->threads, e->thread);
+    const Thread *t = thread_of(p, e);
     uint64_t id = location(w, e);
 
     put_number(&w->part, SAMPLE_LOCATION, id);
@@ -225,12 +226,11 @@ static void put_sample(Pprof *w, const Entry *e)
     }
     put_label(w, "pid", NULL, t->pid, "");
     put_label(w, "tid", NULL, t->tid, "");
-    put_label(w, "thread", *t->name ? t->name : p->spaces[e->space].comm, 0,
-              NULL);
+    put_label(w, "thread", *t->name ? t->name : space_of(p, e)->comm, 0, NULL);
     put_label(w, "cpu", NULL, e->core, "");
     if (e->event == LWP_DME) {
         put_label(w, "source", miss_source(e->flags), 0, NULL);
-        put_label(w, "latency", NULL, latency_of(p, e)->sum / e->count,
+        put_label(w, "latency", NULL, latency_of(p, e).sum / e->count,
                   "cycles");
         if (e->flags & LWP_MISS_DAV) {
             put_label(w, "data", NULL, e->data, "address");

@@ -434,6 +434,7 @@ bool profile_open(Profile *p, const ProfileOptions *options)
 
     *p = (Profile) {
         .threads = TABLE(Thread, missed),
+        .owners = { .item_size = sizeof(Owner), .key_size = sizeof(Owner) },
         .functions = { .item_size = 8, .key_size = 8 },
         .files = TABLE(PathId, id),
         .lines = TABLE(Line, threads),
@@ -552,6 +553,7 @@ void profile_close(Profile *p)
     }
     free(p->spaces);
     table_free(&p->threads);
+    table_free(&p->owners);
     table_free(&p->files);
     table_free(&p->lines);
     table_free(&p->pairs);
@@ -607,8 +609,13 @@ static Object *jit_of(const Profile *p, Space *s)
 
 static const Map *find_map(const Space *s, uint64_t address)
 {
+    static size_t last;     /* often it is that again */
     size_t low = 0, high = s->nr_maps;
 
+    if (last < high && s->maps[last].start <= address &&
+        address < s->maps[last].end) {
+        return &s->maps[last];
+    }
     while (low < high) {
         size_t mid = (low + high) / 2;
 
@@ -618,7 +625,11 @@ static const Map *find_map(const Space *s, uint64_t address)
             high = mid;
         }
     }
-    return low && address < s->maps[low - 1].end ? &s->maps[low - 1] : NULL;
+    if (!low || address >= s->maps[low - 1].end) {
+        return NULL;
+    }
+    last = low - 1;
+    return &s->maps[last];
 }
 
 const Map *profile_map(const Profile *p, const Place *place)
@@ -671,22 +682,26 @@ Place profile_place(const Profile *p, uint32_t space, uint64_t address)
 
 Place entry_from(const Profile *p, const Entry *e)
 {
-    Place place = { .space = e->space, .ip = e->ip };
+    Place place = { .space = owner_of(p, e)->space, .ip = e->ip };
 
     locate(p, &place);
     place.function = function_at(p, e->from);
     return place;
 }
 
+static bool has_line(const Entry *e)
+{
+    return e->event == LWP_DME && e->flags & LWP_MISS_DAV;
+}
+
 static bool has_address(const Entry *e)
 {
-    return e->event == LWP_BRE ||
-           (e->event == LWP_DME && e->flags & LWP_MISS_DAV);
+    return e->event == LWP_BRE || has_line(e);
 }
 
 Place entry_to(const Profile *p, const Entry *e)
 {
-    Place place = { .space = e->space, .ip = e->data };
+    Place place = { .space = owner_of(p, e)->space, .ip = e->data };
 
     if (!has_address(e)) {
         return entry_from(p, e);
@@ -696,9 +711,9 @@ Place entry_to(const Profile *p, const Entry *e)
     return place;
 }
 
-/* What somebody has asked of an address of an object. */
+/* What is shown of a place in the source, by pointer and number. */
 typedef struct Text {
-    uint64_t object, address;
+    uint64_t of, number;
     const char *text;
 } Text;
 
@@ -706,20 +721,22 @@ const char *place_line(const Place *place)
 {
     static Table lines = TABLE(Text, text);
     Object *o = (Object *)place->function->object;
-    const uint64_t key[2] = { (uintptr_t)o, place->address };
     const char *file;
+    uint64_t key[2];
     Text *item;
     char *text;
     int line;
 
-    if (!object_has_lines(o)) {
+    file = object_has_lines(o) ? object_line(o, place->address, &line) : NULL;
+    if (!file) {
         return "?";
     }
+    key[0] = (uintptr_t)file;
+    key[1] = line;
     item = table_get(&lines, key);
     if (!item->text) {
-        file = object_line(o, place->address, &line);
         item->text = "?";
-        if (file && asprintf(&text, "%s:%d", file, line) > 0) {
+        if (asprintf(&text, "%s:%d", file, line) > 0) {
             item->text = keep_text(text);
             free(text);
         }
@@ -731,38 +748,52 @@ const char *place_inlined(const Place *place)
 {
     static Table inlined = TABLE(Text, text);
     Object *o = (Object *)place->function->object;
-    const uint64_t key[2] = { (uintptr_t)o, place->address };
-    const char *names[8];
+    uint64_t key[2];
     char text[1024];
+    Call calls[8];
     int n, used = 0;
     Text *item;
 
-    if (!object_has_lines(o)) {
+    n = object_has_lines(o) ? object_inlined(o, place->address, calls, 8) : 0;
+    if (!n) {
         return "";
     }
+    key[0] = (uintptr_t)o;
+    key[1] = calls[0].number;
     item = table_get(&inlined, key);
     if (!item->text) {
-        n = object_inlined(o, place->address, names, 8);
-        text[0] = 0;
         for (int i = 0; i < n && used < (int)sizeof(text); i++) {
             used += snprintf(text + used, sizeof(text) - used, "%s%s",
-                             i ? " < " : "", names[i]);
+                             i ? " < " : "", calls[i].name);
         }
         item->text = keep_text(text);
     }
     return item->text;
 }
 
+/* While records are read: number of its Latency, or the only one. */
+static uint32_t *latency_number(Entry *e)
+{
+    return &e->to;
+}
+
 static void add_latency(Profile *p, Entry *e, uint32_t latency)
 {
+    uint32_t *number = latency_number(e);
     Latency *l;
 
     if (!e->count) {
-        p->latencies = grow(p->latencies, p->nr_latencies, sizeof(*l));
-        p->latencies[p->nr_latencies] = (Latency) { .min = latency };
-        e->latency = p->nr_latencies++;
+        *number = latency;
+        return;
     }
-    l = &p->latencies[e->latency];
+    if (e->count == 1) {
+        p->latencies = grow(p->latencies, p->nr_latencies, sizeof(*l));
+        p->latencies[p->nr_latencies] = (Latency) {
+            *number, *number, *number
+        };
+        *number = p->nr_latencies++;
+    }
+    l = &p->latencies[*number];
     l->sum += latency;
     l->min = latency < l->min ? latency : l->min;
     l->max = latency > l->max ? latency : l->max;
@@ -811,10 +842,13 @@ static void add_records(Profile *p, const ProfileOptions *options,
 {
     const LwpRecord *r = (const LwpRecord *)(head + 1);
     const LwpRecord *end = r + (size - sizeof(*head)) / sizeof(*r);
-    Thread *t = profile_thread(p, head->pid, head->tid);
+    Owner owner = {
+        profile_space(p, head->pid),
+        profile_thread(p, head->pid, head->tid) - (Thread *)p->threads.items,
+    };
     Entry key = {
-        .thread = t - (Thread *)p->threads.items,
-        .space = profile_space(p, head->pid),
+        .owner = (Owner *)table_get(&p->owners, &owner) -
+                 (Owner *)p->owners.items,
     }, ahead = key, *e;
 
     for (; r < end; r++) {
@@ -836,26 +870,71 @@ static void add_records(Profile *p, const ProfileOptions *options,
 
 static void line_key(const Profile *p, const Entry *e, uint64_t *key)
 {
-    key[0] = p->spaces[e->space].pid;
+    key[0] = space_of(p, e)->pid;
     key[1] = e->data;
 }
 
 static void count_sharer(Profile *p, const Entry *e)
 {
+    uint32_t thread = owner_of(p, e)->thread;
     uint64_t key[3];
     Line *line;
     Pair *pair;
 
     line_key(p, e, key);
-    key[2] = e->thread;
+    key[2] = thread;
     line = table_get(&p->lines, key);
-    if (line->threads && line->last == e->thread) {
-        return;
+    if (!line->threads) {
+        line->threads = 1;
+        line->first = thread;
+    } else if (line->first != thread) {
+        pair = table_get(&p->pairs, key);
+        line->threads += !pair->seen;
+        pair->seen = 1;
     }
-    pair = table_get(&p->pairs, key);
-    line->last = e->thread;
-    line->threads += !pair->seen;
-    pair->seen = 1;
+}
+
+/*
+ * Of millions of lines, few are shared: first find those of whose hash several
+ * threads have records, then count the threads of these.  One half of the lines
+ * after the other, as fewer are found in vain then.
+ */
+static void count_sharers(Profile *p)
+{
+    const uint32_t several = UINT32_MAX;
+    uint32_t *seen;                 /* number of a thread + 1; 0: nobody */
+    size_t n = 64;
+
+    while (n < p->entries.count) {
+        n *= 2;
+    }
+    seen = zeroed(n, sizeof(*seen));
+    for (int pass = 0; pass < 4; pass++) {
+        if (pass == 2) {
+            memset(seen, 0, n * sizeof(*seen));
+        }
+        for (size_t i = 0; i < p->entries.count; i++) {
+            const Entry *e = table_at(&p->entries, i);
+            uint32_t thread = owner_of(p, e)->thread + 1, *slot, hash;
+            uint64_t key[2];
+
+            if (!has_line(e)) {
+                continue;
+            }
+            line_key(p, e, key);
+            hash = table_hash(key, sizeof(key));
+            slot = &seen[hash & (n - 1)];
+            if (hash >> 31 != pass / 2u) {
+                continue;
+            }
+            if (pass % 2 == 0) {
+                *slot = *slot && *slot != thread ? several : thread;
+            } else if (*slot == several) {
+                count_sharer(p, e);
+            }
+        }
+    }
+    free(seen);
 }
 
 unsigned profile_sharers(const Profile *p, const Entry *e)
@@ -863,9 +942,12 @@ unsigned profile_sharers(const Profile *p, const Entry *e)
     uint64_t key[2];
     const Line *line;
 
+    if (!has_line(e)) {
+        return 0;
+    }
     line_key(p, e, key);
     line = table_find(&p->lines, key);
-    return line ? line->threads : 0;
+    return line ? line->threads : 1;
 }
 
 bool profile_load(Profile *p, const ProfileOptions *options)
@@ -886,14 +968,19 @@ bool profile_load(Profile *p, const ProfileOptions *options)
             }
         }
     }
+    table_close(&p->entries);
     for (size_t i = 0; i < p->entries.count; i++) {
         Entry *e = table_at(&p->entries, i);
+        uint32_t space = owner_of(p, e)->space;
 
-        e->from = number_of(p, e->space, e->ip);
-        if (e->event == LWP_DME && e->flags & LWP_MISS_DAV) {
-            count_sharer(p, e);
+        if (e->event == LWP_DME) {
+            e->data1 = *latency_number(e);
         }
-        e->to = has_address(e) ? number_of(p, e->space, e->data) : e->from;
+        e->from = number_of(p, space, e->ip);
+        e->to = has_address(e) ? number_of(p, space, e->data) : e->from;
+    }
+    if (p->records[LWP_DME]) {
+        count_sharers(p);
     }
     terminal_progress(1);
     return true;

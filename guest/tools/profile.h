@@ -56,31 +56,35 @@ typedef struct Place {
     uint64_t address;       /* as in the ELF file */
 } Place;
 
+/* Numbers of a Space, and of a Thread in it. */
+typedef struct Owner {
+    uint32_t space, thread;
+} Owner;
+
 /* Records that have all of this in common: there may be millions. */
 typedef struct Entry {
     uint64_t ip;
     uint64_t data;          /* target, 64-byte line of data, or user's data2 */
-    uint32_t data1;         /* if it is the user's */
-    uint32_t space, thread;
+    uint32_t data1;         /* the user's; of misses, for latency_of() */
+    uint32_t owner;         /* number of an Owner */
     uint16_t flags;
     uint8_t event, core;
     uint32_t count;         /* the key ends here */
     uint32_t from, to;      /* functions of ip and data, by number */
-    uint32_t latency;       /* of misses: number of its Latency */
 } Entry;
 
-_Static_assert(sizeof(Entry) == 48, "no gaps");
+_Static_assert(sizeof(Entry) == 40, "no gaps");
 
 typedef struct Latency {
     uint64_t sum;
     uint32_t min, max;
 } Latency;
 
-/* 64 bytes of data of a process. */
+/* 64 bytes of data of a process, if several threads may have records of it. */
 typedef struct Line {
     uint64_t pid, address;
-    uint32_t threads;       /* how many have records of it */
-    uint32_t last;          /* one of them */
+    uint32_t threads;       /* how many have */
+    uint32_t first;         /* one of them; for the others there are Pairs */
 } Line;
 
 typedef struct Pair {
@@ -95,11 +99,11 @@ typedef struct Profile {
     uint64_t clock;         /* the last DATA_TIME, ns; 0: none yet */
     Space *spaces;
     size_t nr_spaces;
-    Table threads, entries, files;
+    Table threads, owners, entries, files;
     Table functions;        /* those of the entries */
-    Latency *latencies;
+    Latency *latencies;     /* of entries with several records */
     size_t nr_latencies;
-    Table lines, pairs;     /* of data; and with the threads that loaded them */
+    Table lines, pairs;     /* of data; and with other threads */
     uint64_t records[256];  /* stored, by EventId */
     uint64_t missed;
     uint64_t unprofiled;    /* threads that are not in it */
@@ -189,9 +193,26 @@ static inline const Function *function_at(const Profile *p, uint32_t i)
 Place entry_from(const Profile *p, const Entry *e);
 Place entry_to(const Profile *p, const Entry *e);
 
-static inline const Latency *latency_of(const Profile *p, const Entry *e)
+static inline const Owner *owner_of(const Profile *p, const Entry *e)
 {
-    return &p->latencies[e->latency];
+    return table_at(&p->owners, e->owner);
+}
+
+static inline const Space *space_of(const Profile *p, const Entry *e)
+{
+    return &p->spaces[owner_of(p, e)->space];
+}
+
+static inline const Thread *thread_of(const Profile *p, const Entry *e)
+{
+    return table_at(&p->threads, owner_of(p, e)->thread);
+}
+
+/* Of an entry of misses: CPU clocks. */
+static inline Latency latency_of(const Profile *p, const Entry *e)
+{
+    return e->count > 1 ? p->latencies[e->data1] :
+           (Latency) { e->data1, e->data1, e->data1 };
 }
 
 #endif

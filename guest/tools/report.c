@@ -59,8 +59,13 @@ static bool is_shared(const Profile *p, const Entry *e)
 
 static bool is_inlined(const Profile *p, const Entry *e)
 {
-    Place place = entry_from(p, e);
+    Object *o = (Object *)function_at(p, e->from)->object;
+    Place place;
 
+    if (!object_has_lines(o)) {
+        return false;
+    }
+    place = entry_from(p, e);
     return *place_inlined(&place);
 }
 
@@ -72,34 +77,36 @@ typedef struct View {
     const char *name, *title;
     uint32_t events;
     const char *keys;
-    int nested;             /* keys of the rows that the others are part of */
+    const char *inner;      /* and more, of what rows consist of; or "" */
     bool (*filter)(const Profile *p, const Entry *e);
     bool boring;            /* if there is but one row */
 } View;
 
+#define LINE    "pid,line,data,sharers"
+
 static const View views[] = {
-    { "functions", "functions", ALL, "dso,symbol", 0, NULL, false },
+    { "functions", "functions", ALL, "dso,symbol", "", NULL, false },
     { "inlined", "functions inside of others, the innermost first", ALL,
-      "inlined,dso,symbol", 0, is_inlined, false },
+      "inlined,dso,symbol", "", is_inlined, false },
     { "edges", "branches from one function to another",
-      LWP_FLAG(LWP_BRE), "kind,symbol,dso,symbol_to,dso_to", 0, is_edge,
+      LWP_FLAG(LWP_BRE), "kind,symbol,dso,symbol_to,dso_to", "", is_edge,
       false },
     { "branches", "branch instructions", LWP_FLAG(LWP_BRE),
-      "dso,symbol,addr,srcline", 0, NULL, false },
-    { "sources", "where the data came from", LWP_FLAG(LWP_DME), "source", 0,
+      "dso,symbol,addr,srcline", "", NULL, false },
+    { "sources", "where the data came from", LWP_FLAG(LWP_DME), "source", "",
       NULL, false },
-    { "variables", "data", LWP_FLAG(LWP_DME), "variable", 0, NULL, false },
+    { "variables", "data", LWP_FLAG(LWP_DME), "variable", "", NULL, false },
     { "lines", "64-byte lines of data, and what loaded from them",
-      LWP_FLAG(LWP_DME), "pid,line,data,sharers,dso,symbol,addr,srcline", 4,
-      is_known, false },
-    { "shared", "lines that several threads loaded from, and where",
-      LWP_FLAG(LWP_DME), "pid,line,data,sharers,tid,symbol,addr,srcline", 4,
-      is_shared, false },
-    { "values", "values", VALUES, "flags,data1,data2,dso,symbol", 0, NULL,
+      LWP_FLAG(LWP_DME), LINE, LINE ",dso,symbol,addr,srcline", is_known,
       false },
-    { "processes", "processes", ALL, "pid,comm", 0, NULL, true },
-    { "threads", "threads", ALL, "pid,tid,thread,comm", 0, NULL, true },
-    { "cpus", "CPUs", ALL, "cpu", 0, NULL, true },
+    { "shared", "lines that several threads loaded from, and where",
+      LWP_FLAG(LWP_DME), LINE, LINE ",tid,symbol,addr,srcline", is_shared,
+      false },
+    { "values", "values", VALUES, "flags,data1,data2,dso,symbol", "", NULL,
+      false },
+    { "processes", "processes", ALL, "pid,comm", "", NULL, true },
+    { "threads", "threads", ALL, "pid,tid,thread,comm", "", NULL, true },
+    { "cpus", "CPUs", ALL, "cpu", "", NULL, true },
 };
 
 static bool view_is_for(const View *view, int event)
@@ -116,30 +123,6 @@ static double quotient(uint64_t a, uint64_t b)
 static double share(const Rows *rows, const Row *r)
 {
     return 100 * quotient(r->count, rows->total);
-}
-
-/* The row at i, or if rows are nested, the sum of those that belong to it. */
-static Row row_sum(const Rows *rows, int nested, size_t i, size_t *end)
-{
-    Row sum = *row_at(rows, i);
-
-    for (i++; nested && i < rows->table.count; i++) {
-        const Row *r = row_at(rows, i);
-
-        if (memcmp(r->id, sum.id, nested * sizeof(*sum.id))) {
-            break;
-        }
-        sum.count += r->count;
-        sum.latency += r->latency;
-        if (r->latency_min < sum.latency_min) {
-            sum.latency_min = r->latency_min;
-        }
-        if (r->latency_max > sum.latency_max) {
-            sum.latency_max = r->latency_max;
-        }
-    }
-    *end = i;
-    return sum;
 }
 
 static void put_numbers(const Rows *rows, int event, const Row *r)
@@ -208,58 +191,64 @@ static void fit(size_t *width, int from, int to, size_t numbers)
     }
 }
 
-static void put_table(int event, const Rows *rows, const View *view,
-                      double limit, size_t top)
+/* Columns from the FIRST on have to fit behind so many others. */
+static void find_widths(const Rows *rows, int first, size_t numbers,
+                        size_t *width)
 {
-    size_t width[MAX_KEYS], next, left_out = 0, shown = 0, inner;
-    uint64_t rest = 0;
-    int outer = view->nested ? view->nested : rows->nr_keys;
     char buffer[ROW_TEXT];
 
-    for (int k = 0; k < rows->nr_keys; k++) {
+    for (int k = first; k < rows->nr_keys; k++) {
         width[k] = strlen(rows->keys[k]->title);
-        for (size_t i = 0; i < rows->table.count; i++) {
-            const Row *r = row_at(rows, i);
-            size_t length = text_columns(row_text(rows, r, k, buffer));
+        for (size_t i = 0; i < rows->count; i++) {
+            size_t length = text_columns(row_text(rows, &rows->rows[i], k,
+                                                  buffer));
 
-            if (share(rows, r) >= limit && length > width[k]) {
-                width[k] = length;
-            }
+            width[k] = length > width[k] ? length : width[k];
         }
     }
-    fit(width, 0, outer, event == LWP_BRE || event == LWP_DME ? NUMBERS : 18);
-    fit(width, outer, rows->nr_keys, NUMBERS + 4);
-    printf("\n# %s: %s\n#\n# %5s%% %9s", event_name(event), view->title,
+    fit(width, first, rows->nr_keys, numbers);
+}
+
+/* INNER, if there are any, are what the rows consist of. */
+static void put_table(int event, const Rows *rows, const Rows *inner,
+                      const char *title, double limit, size_t top)
+{
+    size_t width[MAX_KEYS], next = 0;
+    uint64_t shown = 0;
+
+    find_widths(rows, 0, event == LWP_BRE || event == LWP_DME ? NUMBERS : 18,
+                width);
+    if (inner) {
+        find_widths(inner, rows->nr_keys, NUMBERS + 4, width);
+    }
+    printf("\n# %s: %s\n#\n# %5s%% %9s", event_name(event), title,
            "", "Records");
     printf("%s", event == LWP_BRE ? "    Taken  Predicted" :
            event == LWP_DME ? "  Latency  Maximum" : "");
-    for (int k = 0; k < outer; k++) {
-        printf("  %-*s", k + 1 < outer ? (int)width[k] : 0,
+    for (int k = 0; k < rows->nr_keys; k++) {
+        printf("  %-*s", k + 1 < rows->nr_keys ? (int)width[k] : 0,
                rows->keys[k]->title);
     }
     printf("\n#\n");
-    for (size_t i = 0; i < rows->table.count; i = next) {
-        Row sum = row_sum(rows, view->nested, i, &next);
+    for (size_t i = 0; i < rows->count; i++) {
+        const Row *r = &rows->rows[i];
 
-        if (share(rows, &sum) < limit || shown == top) {
-            left_out++;
-            rest += sum.count;
-            continue;
-        }
-        shown++;
-        put_numbers(rows, event, &sum);
-        put_keys(rows, &sum, 0, outer, width);
-        for (inner = 0; view->nested && i < next; i++, inner++) {
-            if (share(rows, row_at(rows, i)) >= limit && inner < top) {
-                put_numbers(rows, event, row_at(rows, i));
+        shown += r->count;
+        put_numbers(rows, event, r);
+        put_keys(rows, r, 0, rows->nr_keys, width);
+        for (size_t n = 0; inner && next < inner->count &&
+                           inner->rows[next].group == i + 1; next++, n++) {
+            r = &inner->rows[next];
+            if (share(inner, r) >= limit && n < top) {
+                put_numbers(inner, event, r);
                 printf("    ");
-                put_keys(rows, row_at(rows, i), outer, rows->nr_keys, width);
+                put_keys(inner, r, rows->nr_keys, inner->nr_keys, width);
             }
         }
     }
-    if (left_out) {
-        printf("# and %zu more, with %.2f%% in all\n", left_out,
-               100 * quotient(rest, rows->total));
+    if (rows->all > rows->count) {
+        printf("# and %zu more, with %.2f%% in all\n", rows->all - rows->count,
+               100 * quotient(rows->total - shown, rows->total));
     }
 }
 
@@ -362,9 +351,9 @@ static void put_json_row(const Profile *p, int event, const Rows *rows,
         const Key *key = rows->keys[k];
 
         if (key->type == KEY_NUMBER) {
-            printf("\"%s\": %" PRId64, key->name, r->id[k]);
+            printf("\"%s\": %" PRId64, key->name, row_id(rows, r, k));
         } else if (key->type == KEY_PATH) {
-            put_json_text(key->name, (char *)(uintptr_t)r->id[k]);
+            put_json_text(key->name, (char *)(uintptr_t)row_id(rows, r, k));
         } else {
             put_json_text(key->name, row_text(rows, r, k, buffer));
         }
@@ -383,28 +372,21 @@ static void put_json_row(const Profile *p, int event, const Rows *rows,
 }
 
 static void put_json_rows(const Profile *p, int event, const Rows *rows,
-                          const View *view, double limit)
+                          const Rows *inner, const char *name)
 {
-    int outer = view->nested ? view->nested : rows->nr_keys;
-    const char *separator = "";
-    size_t next;
+    size_t next = 0;
 
-    printf(",\n      \"%s\": [", view->name);
-    for (size_t i = 0; i < rows->table.count; i = next) {
-        Row sum = row_sum(rows, view->nested, i, &next);
-
-        if (share(rows, &sum) < limit) {
-            continue;
-        }
-        printf("%s\n        ", separator);
-        separator = ",";
-        put_json_row(p, event, rows, &sum, 0, outer);
-        if (view->nested) {
+    printf(",\n      \"%s\": [", name);
+    for (size_t i = 0; i < rows->count; i++) {
+        printf("%s\n        ", i ? "," : "");
+        put_json_row(p, event, rows, &rows->rows[i], 0, rows->nr_keys);
+        if (inner) {
             printf(", \"instructions\": [");
-            for (const char *comma = ""; i < next; i++, comma = ",") {
+            for (const char *comma = ""; next < inner->count &&
+                 inner->rows[next].group == i + 1; next++, comma = ",") {
                 printf("%s\n          ", comma);
-                put_json_row(p, event, rows, row_at(rows, i), outer,
-                             rows->nr_keys);
+                put_json_row(p, event, inner, &inner->rows[next],
+                             rows->nr_keys, inner->nr_keys);
                 printf(" }");
             }
             printf(" ]");
@@ -468,11 +450,11 @@ static void put_json_header(const Profile *p)
 static void put_event(const Profile *p, int event, const char *sort, bool json,
                       double limit, size_t top)
 {
-    const View sorted = { "rows", sort, ALL, sort, 0, NULL, false };
+    const View sorted = { "rows", sort, ALL, sort, "", NULL, false };
 
     for (size_t v = 0; v < sizeof(views) / sizeof(*views); v++) {
         const View *view = sort ? &sorted : &views[v];
-        Rows rows;
+        Rows rows, inner;
 
         if ((sort && v) || !view_is_for(view, event)) {
             continue;
@@ -481,13 +463,20 @@ static void put_event(const Profile *p, int event, const char *sort, bool json,
         if (!rows_are_for(&rows, event)) {
             continue;
         }
-        rows_fill(&rows, p, event, view->nested, view->filter);
-        if (json) {
-            put_json_rows(p, event, &rows, view, limit);
-        } else if (rows.table.count > view->boring) {
-            put_table(event, &rows, view, limit, top);
+        rows_fill(&rows, p, event, view->filter, limit, top);
+        rows_keys(&inner, view->inner);
+        if (inner.nr_keys) {
+            rows_fill_inner(&inner, &rows, event, view->filter);
         }
-        table_free(&rows.table);
+        if (json) {
+            put_json_rows(p, event, &rows, inner.nr_keys ? &inner : NULL,
+                          view->name);
+        } else if (rows.all > view->boring) {
+            put_table(event, &rows, inner.nr_keys ? &inner : NULL, view->title,
+                      limit, top);
+        }
+        rows_free(&inner);
+        rows_free(&rows);
     }
 }
 
@@ -541,18 +530,18 @@ static void put_folded(const Profile *p)
                 event_name(event));
     }
     rows_keys(&rows, "comm,dso,symbol");
-    rows_fill(&rows, p, event, 0, NULL);
-    for (size_t i = 0; i < rows.table.count; i++) {
+    rows_fill(&rows, p, event, NULL, 0, SIZE_MAX);
+    for (size_t i = 0; i < rows.count; i++) {
+        const Row *r = &rows.rows[i];
         char buffer[ROW_TEXT];
 
         for (int k = 0; k < 3; k++) {
-            put_text(stdout, row_text(&rows, row_at(&rows, i), k, buffer),
-                     TEXT_FOLDED);
+            put_text(stdout, row_text(&rows, r, k, buffer), TEXT_FOLDED);
             printf("%s", k < 2 ? ";" : "");
         }
-        printf(" %" PRIu64 "\n", row_at(&rows, i)->count);
+        printf(" %" PRIu64 "\n", r->count);
     }
-    table_free(&rows.table);
+    rows_free(&rows);
 }
 
 static bool put_svg(const Profile *p, const char *path)

@@ -8,7 +8,6 @@
 #include "profile.h"
 
 #define MAX_KEYS    8
-#define MAX_NESTED  4
 
 /* Something that a record has, as a number that is the same for equal ones. */
 typedef struct Key {
@@ -19,7 +18,7 @@ typedef struct Key {
 } Key;
 
 typedef struct Row {
-    uint64_t id[MAX_KEYS];
+    uint64_t id[MAX_KEYS];  /* see row_id() */
     uint64_t count;
     union {
         struct {                            /* branches */
@@ -30,14 +29,20 @@ typedef struct Row {
             uint32_t latency_min, latency_max;
         };
     };
-    uint64_t total[MAX_NESTED]; /* of all rows that have ids 0..i in common */
+    uint32_t entry;         /* one of its */
+    uint32_t group;         /* index + 1 of the row that it is part of; or 0 */
 } Row;
 
 typedef struct Rows {
+    const Profile *profile;
     const Key *keys[MAX_KEYS];
-    int nr_keys, nested;
+    uint64_t (*id[MAX_KEYS])(const Profile *p, const Entry *e);
+    int nr_keys;
     uint64_t total;         /* records of all rows */
-    Table table;
+    size_t all;             /* rows, with those that nobody wants to see */
+    Row *rows;              /* in their order */
+    size_t count;
+    bool cut;               /* there are as many as are wanted */
 } Rows;
 
 /* A list as that of --sort.  False, with a message, if one is not known. */
@@ -48,19 +53,27 @@ bool rows_are_for(const Rows *rows, int event);
 
 /*
  * Count an event's records by these keys.  Rows are sorted: those with most
- * records first, but those that have the first NESTED keys in common together.
+ * records first.  Only those that have LIMIT per cent of all, and only TOP, are
+ * kept.
  */
-void rows_fill(Rows *rows, const Profile *p, int event, int nested,
-               bool (*filter)(const Profile *p, const Entry *e));
+void rows_fill(Rows *rows, const Profile *p, int event,
+               bool (*filter)(const Profile *p, const Entry *e), double limit,
+               size_t top);
+
+/*
+ * The same for the rows that those of OUTER, which has the first of these keys,
+ * consist of; in the order of these.
+ */
+void rows_fill_inner(Rows *rows, const Rows *outer, int event,
+                     bool (*filter)(const Profile *p, const Entry *e));
+void rows_free(Rows *rows);
+
+/* Of the row's records in this key: a number, or a pointer. */
+uint64_t row_id(const Rows *rows, const Row *row, int key);
 
 /* A key of a row for people; buffer has room for numbers. */
 const char *row_text(const Rows *rows, const Row *row, int key, char *buffer);
 #define ROW_TEXT    32
-
-static inline const Row *row_at(const Rows *rows, size_t i)
-{
-    return table_at(&rows->table, i);
-}
 
 /* A picture of all events. */
 void svg_write(FILE *f, const Profile *p);

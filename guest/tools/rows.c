@@ -9,24 +9,24 @@
 
 static uint64_t key_comm(const Profile *p, const Entry *e)
 {
-    return (uintptr_t)p->spaces[e->space].name;
+    return (uintptr_t)space_of(p, e)->name;
 }
 
 static uint64_t key_pid(const Profile *p, const Entry *e)
 {
-    return p->spaces[e->space].pid;
+    return space_of(p, e)->pid;
 }
 
 static uint64_t key_tid(const Profile *p, const Entry *e)
 {
-    return ((const Thread *)table_at(&p->threads, e->thread))->tid;
+    return thread_of(p, e)->tid;
 }
 
 static uint64_t key_thread(const Profile *p, const Entry *e)
 {
-    const Thread *t = table_at(&p->threads, e->thread);
+    const Thread *t = thread_of(p, e);
 
-    return (uintptr_t)(t->kept ? t->kept : p->spaces[e->space].name);
+    return (uintptr_t)(t->kept ? t->kept : space_of(p, e)->name);
 }
 
 static uint64_t key_cpu(const Profile *p, const Entry *e)
@@ -199,7 +199,7 @@ static const Key keys[] = {
 
 bool rows_keys(Rows *rows, const char *list)
 {
-    rows->nr_keys = 0;
+    *rows = (Rows) { 0 };
     while (*list) {
         size_t n = strcspn(list, ",");
         const Key *found = NULL;
@@ -237,7 +237,8 @@ bool rows_are_for(const Rows *rows, int event)
 
 const char *row_text(const Rows *rows, const Row *row, int key, char *buffer)
 {
-    const char *text = (const char *)(uintptr_t)row->id[key], *slash;
+    uint64_t id = row_id(rows, row, key);
+    const char *text = (const char *)(uintptr_t)id, *slash;
 
     switch (rows->keys[key]->type) {
     case KEY_FUNCTION:
@@ -248,131 +249,281 @@ const char *row_text(const Rows *rows, const Row *row, int key, char *buffer)
     case KEY_TEXT:
         return text;
     case KEY_NUMBER:
-        snprintf(buffer, ROW_TEXT, "%" PRId64, row->id[key]);
+        snprintf(buffer, ROW_TEXT, "%" PRId64, id);
         return buffer;
     default:
-        snprintf(buffer, ROW_TEXT, "0x%" PRIx64, row->id[key]);
+        snprintf(buffer, ROW_TEXT, "0x%" PRIx64, id);
         return buffer;
     }
 }
 
-/* The number that decides how rows are sorted by their keys 0..i. */
-static uint64_t row_total(const Rows *rows, const Row *row, int i)
-{
-    return i < rows->nested ? row->total[i] : row->count;
-}
-
-static const Rows *sorting;     /* qsort() has no argument for it */
-
-static int compare_rows(const void *a, const void *b)
+/* Most records first; what pointers are differs from run to run. */
+static int compare_rows(const void *a, const void *b, void *opaque)
 {
     const Row *x = a, *y = b;
+    const Rows *rows = opaque;
 
-    for (int i = 0; i < sorting->nr_keys; i++) {
-        uint64_t m = row_total(sorting, x, i), n = row_total(sorting, y, i);
-
-        if (m != n) {
-            return m > n ? -1 : 1;
-        }
-        if (x->id[i] != y->id[i]) {
-            const char *s = (const char *)(uintptr_t)x->id[i];
-            const char *t = (const char *)(uintptr_t)y->id[i];
-            int order = 0;
-
-            /* what pointers are differs from run to run */
-            if (sorting->keys[i]->type == KEY_FUNCTION) {
-                const Function *f = (const void *)s, *g = (const void *)t;
-
-                order = strcmp(f->name, g->name);
-                if (!order) {
-                    order = strcmp(object_path(f->object),
-                                   object_path(g->object));
-                }
-                if (!order) {
-                    order = f->start < g->start ? -1 : 1;
-                }
-            } else if (sorting->keys[i]->type < KEY_FUNCTION) {
-                order = strcmp(s, t);
-            }
-            return order ? order : x->id[i] < y->id[i] ? -1 : 1;
-        }
+    if (x->group != y->group) {
+        return x->group < y->group ? -1 : 1;
     }
+    if (x->count != y->count) {
+        return x->count > y->count ? -1 : 1;
+    }
+    for (int k = 0; k < rows->nr_keys; k++) {
+        const void *s = (const void *)(uintptr_t)x->id[k];
+        const void *t = (const void *)(uintptr_t)y->id[k];
+        int order = 0;
+
+        if (x->id[k] == y->id[k] || rows->id[k] != rows->keys[k]->id) {
+            continue;
+        }
+        if (rows->keys[k]->type == KEY_FUNCTION) {
+            const Function *f = s, *g = t;
+
+            order = strcmp(f->name, g->name);
+            if (!order) {
+                order = strcmp(object_path(f->object),
+                               object_path(g->object));
+            }
+            if (!order) {
+                order = f->start < g->start ? -1 : 1;
+            }
+        } else if (rows->keys[k]->type < KEY_FUNCTION) {
+            order = strcmp(s, t);
+        }
+        return order ? order : x->id[k] < y->id[k] ? -1 : 1;
+    }
+    return x->entry < y->entry ? -1 : x->entry > y->entry;
+}
+
+static void sort(Rows *rows)
+{
+    if (rows->count) {
+        qsort_r(rows->rows, rows->count, sizeof(Row), compare_rows, rows);
+    }
+}
+
+/* What the other keys tell is not looked up for each record. */
+static uint64_t key_told(const Profile *p, const Entry *e)
+{
+    (void)p;
+    (void)e;
     return 0;
 }
 
-typedef struct Total {
-    uint64_t id[MAX_KEYS];
-    uint64_t count;
-} Total;
-
-void rows_fill(Rows *rows, const Profile *p, int event, int nested,
-               bool (*filter)(const Profile *p, const Entry *e))
+static uint64_t key_told_but_function(const Profile *p, const Entry *e)
 {
-    uint64_t last_id[MAX_KEYS];
-    size_t last = 0;
+    return e->flags & LWP_MISS_DAV ? key_symbol_to(p, e) : 0;
+}
 
-    rows->table = (Table)TABLE(Row, count);
-    rows->total = 0;
-    rows->nested = nested;
-    for (size_t i = 0; i < p->entries.count; i++) {
+static bool has_key(const Rows *rows,
+                    uint64_t (*id)(const Profile *p, const Entry *e))
+{
+    for (int k = 0; k < rows->nr_keys; k++) {
+        if (rows->keys[k]->id == id) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void find_told(Rows *rows)
+{
+    bool code = has_key(rows, key_symbol) && has_key(rows, key_addr);
+    bool data = has_key(rows, key_pid) && has_key(rows, key_line);
+
+    for (int k = 0; k < rows->nr_keys; k++) {
+        uint64_t (*id)(const Profile *p, const Entry *e) = rows->keys[k]->id;
+
+        rows->id[k] =
+            code && (id == key_srcline || id == key_inlined) ? key_told :
+            data && id == key_sharers ? key_told :
+            data && id == key_data ? key_told_but_function : id;
+    }
+}
+
+uint64_t row_id(const Rows *rows, const Row *row, int key)
+{
+    return rows->id[key] == rows->keys[key]->id ? row->id[key] :
+           rows->keys[key]->id(rows->profile,
+                               table_at(&rows->profile->entries, row->entry));
+}
+
+static void get_ids(const Rows *rows, const Entry *e, uint64_t *id)
+{
+    for (int k = 0; k < rows->nr_keys; k++) {
+        id[k] = rows->id[k](rows->profile, e);
+    }
+}
+
+static void add_entry(const Rows *rows, Row *r, const Entry *e, uint32_t group)
+{
+    if (!r->count) {
+        r->entry = e - (const Entry *)rows->profile->entries.items;
+        r->group = group;
+    }
+    if (e->event == LWP_DME) {
+        Latency l = latency_of(rows->profile, e);
+
+        if (!r->count || l.min < r->latency_min) {
+            r->latency_min = l.min;
+        }
+        if (l.max > r->latency_max) {
+            r->latency_max = l.max;
+        }
+        r->latency += l.sum;
+    } else if (e->event == LWP_BRE) {
+        r->taken += e->flags & LWP_BRANCH_TKN ? e->count : 0;
+        if (e->flags & LWP_BRANCH_PRV) {
+            r->known += e->count;
+            r->predicted += e->flags & LWP_BRANCH_PRD ? e->count : 0;
+        }
+    }
+    r->count += e->count;
+}
+
+/* Those of the table that may be among the first TOP of all. */
+static void keep(Rows *rows, Table *t, double limit, size_t top)
+{
+    rows->all += t->count;
+    for (size_t i = 0; i < t->count; i++) {
+        const Row *r = table_at(t, i);
+
+        if (100.0 * r->count < limit * rows->total ||
+            (rows->cut && compare_rows(r, &rows->rows[top - 1], rows) > 0)) {
+            continue;
+        }
+        rows->rows = grow(rows->rows, rows->count, sizeof(*r));
+        rows->rows[rows->count++] = *r;
+        if (top < SIZE_MAX / 2 && rows->count >= 2 * top + 1000) {
+            sort(rows);
+            rows->count = top;
+            rows->cut = true;
+        }
+    }
+    table_free(t);
+}
+
+typedef struct Group {
+    uint64_t id[MAX_KEYS];
+    uint32_t number;        /* index of the row + 1 */
+} Group;
+
+/* 0: it is not there. */
+static uint32_t group_of(const Table *groups, const uint64_t *id)
+{
+    const Group *g = table_find(groups, id);
+
+    return g ? g->number : 0;
+}
+
+enum {
+    FEW = 1 << 12,          /* rows that are counted at once */
+    PARTS = 255,            /* of the others: 8 bits for each entry */
+    AHEAD = 16,             /* entries that are fetched meanwhile */
+};
+
+/* The next entries of part K at or behind @at: AHEAD of them, or fewer. */
+static int next_entries(const Rows *rows, const uint8_t *part, int k,
+                        size_t *at, const Entry **e)
+{
+    size_t n = rows->profile->entries.count;
+    const uint8_t *found;
+    int i = 0;
+
+    while (i < AHEAD && (found = memchr(part + *at, k, n - *at))) {
+        *at = found - part + 1;
+        e[i] = table_at(&rows->profile->entries, *at - 1);
+        __builtin_prefetch(e[i++]);
+    }
+    return i;
+}
+
+/*
+ * There may be millions of rows, of which a few are wanted.  Entries of the
+ * first rows are added up at once.  Those of others are put into parts, all of
+ * a row into the same, and then one part is added up after the other.
+ */
+static void fill(Rows *rows, int event, const Rows *outer,
+                 bool (*filter)(const Profile *p, const Entry *e),
+                 double limit, size_t top)
+{
+    const Profile *p = rows->profile;
+    size_t size = rows->nr_keys * sizeof(uint64_t);
+    Table table = { .item_size = sizeof(Row), .key_size = size };
+    Table groups = { .item_size = sizeof(Group) };
+    size_t n = p->entries.count;
+    const Entry *next[AHEAD];
+    uint64_t id[MAX_KEYS];
+    uint8_t *part = NULL;
+    uint32_t group;
+    int found;
+    Row *r = NULL;
+
+    find_told(rows);
+    groups.key_size = outer ? outer->nr_keys * sizeof(uint64_t) : 0;
+    for (size_t i = 0; outer && i < outer->count; i++) {
+        ((Group *)table_get(&groups, outer->rows[i].id))->number = i + 1;
+    }
+    for (size_t i = 0; i < n; i++) {
         const Entry *e = table_at(&p->entries, i);
-        uint64_t id[MAX_KEYS] = { 0 };
-        Row *r;
 
         if (e->event != event || (filter && !filter(p, e))) {
             continue;
         }
-        for (int k = 0; k < rows->nr_keys; k++) {
-            id[k] = rows->keys[k]->id(p, e);
+        get_ids(rows, e, id);
+        group = outer ? group_of(&groups, id) : 0;
+        if (outer && !group) {
+            continue;
         }
-        /* Neighbours often have the same. */
-        if (!last || memcmp(last_id, id, sizeof(id))) {
-            r = table_get(&rows->table, id);
-            last = r - (Row *)rows->table.items + 1;
-            memcpy(last_id, id, sizeof(id));
-        }
-        r = table_at(&rows->table, last - 1);
-        if (event == LWP_DME) {
-            const Latency *l = latency_of(p, e);
-
-            if (!r->count || l->min < r->latency_min) {
-                r->latency_min = l->min;
-            }
-            if (l->max > r->latency_max) {
-                r->latency_max = l->max;
-            }
-            r->latency += l->sum;
-        } else if (event == LWP_BRE) {
-            r->taken += e->flags & LWP_BRANCH_TKN ? e->count : 0;
-            if (e->flags & LWP_BRANCH_PRV) {
-                r->known += e->count;
-                r->predicted += e->flags & LWP_BRANCH_PRD ? e->count : 0;
-            }
-        }
-        r->count += e->count;
         rows->total += e->count;
+        /* Neighbours often have the same. */
+        if (!r || memcmp(r->id, id, size)) {
+            r = table.count < FEW ? table_get(&table, id) :
+                                    table_find(&table, id);
+        }
+        if (r) {
+            add_entry(rows, r, e, group);
+        } else {
+            part = part ? part : zeroed(n, 1);
+            part[i] = 1 + table_hash(id, size) % PARTS;
+        }
     }
-    for (int k = 0; k < nested; k++) {
-        Table totals = TABLE(Total, count);
-
-        /* first add up, then look up */
-        for (size_t i = 0; i < 2 * rows->table.count; i++) {
-            Row *r = table_at(&rows->table, i % rows->table.count);
-            uint64_t id[MAX_KEYS] = { 0 };
-            Total *t;
-
-            memcpy(id, r->id, (k + 1) * sizeof(*id));
-            t = table_get(&totals, id);
-            if (i < rows->table.count) {
-                t->count += r->count;
-            } else {
-                r->total[k] = t->count;
+    keep(rows, &table, limit, top);
+    for (int k = 1; part && k <= PARTS; k++) {
+        for (size_t at = 0; (found = next_entries(rows, part, k, &at, next));) {
+            for (int i = 0; i < found; i++) {
+                get_ids(rows, next[i], id);
+                group = outer ? group_of(&groups, id) : 0;
+                add_entry(rows, table_get(&table, id), next[i], group);
             }
         }
-        table_free(&totals);
+        keep(rows, &table, limit, top);
     }
-    if (rows->table.count) {
-        sorting = rows;
-        qsort(rows->table.items, rows->table.count, sizeof(Row), compare_rows);
-    }
+    free(part);
+    table_free(&groups);
+    sort(rows);
+    rows->count = rows->count < top ? rows->count : top;
+}
+
+void rows_fill(Rows *rows, const Profile *p, int event,
+               bool (*filter)(const Profile *p, const Entry *e), double limit,
+               size_t top)
+{
+    rows->profile = p;
+    fill(rows, event, NULL, filter, limit, top);
+}
+
+void rows_fill_inner(Rows *rows, const Rows *outer, int event,
+                     bool (*filter)(const Profile *p, const Entry *e))
+{
+    rows->profile = outer->profile;
+    fill(rows, event, outer, filter, 0, SIZE_MAX);
+    rows->total = outer->total;
+}
+
+void rows_free(Rows *rows)
+{
+    free(rows->rows);
+    rows->rows = NULL;
 }

@@ -70,31 +70,32 @@ static void put_title(FILE *f, const Profile *p, int event, uint64_t count)
 
 static double put_levels(FILE *f, const Profile *p, int event, double y)
 {
-    Rows rows;
+    static const char *const keys[LEVELS] = {
+        "comm", "comm,dso", "comm,dso,symbol", "comm,dso,symbol,srcline",
+    };
+    Rows rows[LEVELS];
     char buffer[ROW_TEXT];
 
-    rows_keys(&rows, "comm,dso,symbol,srcline");
-    rows_fill(&rows, p, event, LEVELS - 1, NULL);
     fprintf(f, "<g class=\"panel\"><text class=\"m\" x=\"%.0f\" y=\"%.1f\" "
             "text-anchor=\"middle\" fill=\"#c00\"></text>\n", WIDTH / 2,
             y - 12);
     for (int level = 0; level < LEVELS; level++, y += LEVEL) {
+        Rows *these = &rows[level];
         uint64_t before = 0;
 
-        for (size_t i = 0; i < rows.table.count; ) {
-            const Row *first = row_at(&rows, i), *r = first;
-            uint64_t count = level < LEVELS - 1 ? first->total[level]
-                                                : first->count;
+        rows_keys(these, keys[level]);
+        if (level) {
+            rows_fill_inner(these, &rows[level - 1], event, NULL);
+        } else {
+            rows_fill(these, p, event, NULL, 0, SIZE_MAX);
+        }
+        for (size_t i = 0; i < these->count; i++) {
+            const Row *r = &these->rows[i];
             double x = MARGIN + INSIDE * before / p->records[event];
-            double width = INSIDE * count / p->records[event];
-            const char *text = row_text(&rows, first, level, buffer);
+            double width = INSIDE * r->count / p->records[event];
+            const char *text = row_text(these, r, level, buffer);
 
-            before += count;
-            while (i < rows.table.count &&
-                   !memcmp((r = row_at(&rows, i))->id, first->id,
-                           (level + 1) * sizeof(*r->id))) {
-                i++;
-            }
+            before += r->count;
             if (width < LEAST || !strcmp(text, "?")) {
                 continue;
             }
@@ -102,22 +103,23 @@ static double put_levels(FILE *f, const Profile *p, int event, double y)
             put_text(f, text, TEXT_XML);
             fprintf(f, "\"><title>");
             for (int k = 0; k <= level; k++) {
-                put_text(f, row_text(&rows, first, k, buffer), TEXT_XML);
+                put_text(f, row_text(these, r, k, buffer), TEXT_XML);
                 fputs(k < level ? "; " : "", f);
             }
-            put_title(f, p, event, count);
+            put_title(f, p, event, r->count);
             fprintf(f, "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" "
                     "height=\"%.0f\" rx=\"2\" ", x, y, width, LEVEL - 2);
-            put_fill(f, level ? row_text(&rows, first, 1, buffer) : "",
+            put_fill(f, level ? row_text(these, r, 1, buffer) : "",
                      level == 3 ? 88 : level == 2 ? 74 : 82);
             fprintf(f, "/>");
-            put_label(f, x, y, width - 4,
-                      row_text(&rows, first, level, buffer));
+            put_label(f, x, y, width - 4, row_text(these, r, level, buffer));
             fprintf(f, "</g>\n");
         }
     }
     fprintf(f, "</g>\n");
-    table_free(&rows.table);
+    for (int level = 0; level < LEVELS; level++) {
+        rows_free(&rows[level]);
+    }
     return y;
 }
 
@@ -126,11 +128,11 @@ static double put_bars(FILE *f, const Profile *p, int event, double y)
     Rows rows;
 
     rows_keys(&rows, "dso,symbol");
-    rows_fill(&rows, p, event, 0, NULL);
-    for (size_t i = 0; i < rows.table.count && i < BARS; i++, y += BAR) {
-        const Row *r = row_at(&rows, i);
+    rows_fill(&rows, p, event, NULL, 0, BARS);
+    for (size_t i = 0; i < rows.count; i++, y += BAR) {
+        const Row *r = &rows.rows[i];
         double room = INSIDE - NAME - 60;
-        double width = room * r->count / row_at(&rows, 0)->count;
+        double width = room * r->count / rows.rows[0].count;
         const char *object = row_text(&rows, r, 0, NULL);
         char text[300];
 
@@ -150,7 +152,7 @@ static double put_bars(FILE *f, const Profile *p, int event, double y)
                 MARGIN + NAME + width + 4, y + 14,
                 100.0 * r->count / p->records[event]);
     }
-    table_free(&rows.table);
+    rows_free(&rows);
     return y;
 }
 
@@ -160,10 +162,10 @@ static size_t nr_bars(const Profile *p, int event)
     size_t n;
 
     rows_keys(&rows, "dso,symbol");
-    rows_fill(&rows, p, event, 0, NULL);
-    n = rows.table.count;
-    table_free(&rows.table);
-    return n < BARS ? n : BARS;
+    rows_fill(&rows, p, event, NULL, 0, BARS);
+    n = rows.count;
+    rows_free(&rows);
+    return n;
 }
 
 void svg_write(FILE *f, const Profile *p)

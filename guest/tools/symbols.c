@@ -34,9 +34,9 @@ typedef struct Symbol {
 
 /* A place where a function was put into another one; and where that is. */
 typedef struct Inlined {
-    const char *name;
+    Call call;
     int depth;
-    size_t outer;           /* index + 1; 0: it is no inlined one */
+    size_t outer;           /* its number; 0: it is no inlined one */
 } Inlined;
 
 typedef struct InlinedRange {
@@ -947,8 +947,17 @@ static const char *inlined_name(Dwarf_Die *die)
     return "?";
 }
 
+static uint64_t number_in(Dwarf_Die *die, unsigned name)
+{
+    Dwarf_Attribute attr;
+    Dwarf_Word value;
+
+    return dwarf_formudata(dwarf_attr(die, name, &attr), &value) ? 0 : value;
+}
+
 /* All of a compilation unit, to be asked for many addresses. */
-static void walk(Object *o, Dwarf_Die *parent, size_t outer, int depth)
+static void walk(Object *o, Dwarf_Files *files, Dwarf_Die *parent,
+                 size_t outer, int depth)
 {
     Dwarf_Die die;
 
@@ -963,10 +972,14 @@ static void walk(Object *o, Dwarf_Die *parent, size_t outer, int depth)
         switch (dwarf_tag(&die)) {
         case DW_TAG_inlined_subroutine:
             o->inlined = grow(o->inlined, o->nr_inlined, sizeof(*o->inlined));
-            o->inlined[o->nr_inlined] = (Inlined) {
-                inlined_name(&die), depth, outer
-            };
             inside = ++o->nr_inlined;
+            o->inlined[inside - 1] = (Inlined) {
+                .call = {
+                    inlined_name(&die), dwarf_filesrc(
+                        files, number_in(&die, DW_AT_call_file), NULL, NULL),
+                    number_in(&die, DW_AT_call_line), inside,
+                }, .depth = depth, .outer = outer,
+            };
             while ((i = dwarf_ranges(&die, i, &base, &start, &end)) > 0) {
                 o->ranges = grow(o->ranges, o->nr_ranges, sizeof(*o->ranges));
                 o->ranges[o->nr_ranges++] = (InlinedRange) {
@@ -978,7 +991,7 @@ static void walk(Object *o, Dwarf_Die *parent, size_t outer, int depth)
         case DW_TAG_lexical_block:
         case DW_TAG_namespace:
         case DW_TAG_module:
-            walk(o, &die, inside, depth + 1);
+            walk(o, files, &die, inside, depth + 1);
         }
     } while (!dwarf_siblingof(&die, &die));
 }
@@ -993,6 +1006,7 @@ static int compare_ranges(const void *a, const void *b)
 static void walk_once(Object *o, Dwarf_Die *cu)
 {
     const uint64_t key = dwarf_dieoffset(cu);
+    Dwarf_Files *files = NULL;
     uint64_t max_end = 0;
 
     o->walked.item_size = o->walked.key_size = sizeof(key);
@@ -1000,7 +1014,8 @@ static void walk_once(Object *o, Dwarf_Die *cu)
         return;
     }
     table_get(&o->walked, &key);
-    walk(o, cu, 0, 0);
+    dwarf_getsrcfiles(cu, &files, NULL);
+    walk(o, files, cu, 0, 0);
     if (o->nr_ranges) {
         qsort(o->ranges, o->nr_ranges, sizeof(*o->ranges), compare_ranges);
     }
@@ -1010,7 +1025,7 @@ static void walk_once(Object *o, Dwarf_Die *cu)
     }
 }
 
-int object_inlined(Object *o, uint64_t address, const char **names, int max)
+int object_inlined(Object *o, uint64_t address, Call *calls, int max)
 {
     const Inlined *innermost = NULL;
     size_t low = 0, high;
@@ -1040,7 +1055,7 @@ int object_inlined(Object *o, uint64_t address, const char **names, int max)
         }
     }
     while (innermost && n < max) {
-        names[n++] = innermost->name;
+        calls[n++] = innermost->call;
         innermost = innermost->outer ? &o->inlined[innermost->outer - 1]
                                      : NULL;
     }

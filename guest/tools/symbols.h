@@ -61,11 +61,19 @@ uint64_t object_end(const Object *o);
 /* Never NULL, and always the same pointer for the same function. */
 const Function *object_function(Object *o, uint64_t address);
 
+/* A function that the compiler has put into another one. */
+typedef struct Call {
+    const char *name;
+    const char *file;       /* where it is called there; NULL: not known */
+    int line;
+    size_t number;          /* another one for each such place of the object */
+} Call;
+
 /*
- * The functions that the compiler has put into others at this address: the
- * innermost first, MAX at most.  Returns how many.
+ * Those that are at this address: the innermost first, MAX at most.  Returns
+ * how many.
  */
-int object_inlined(Object *o, uint64_t address, const char **names, int max);
+int object_inlined(Object *o, uint64_t address, Call *calls, int max);
 
 /* Whether there is any debug information. */
 bool object_has_lines(Object *o);

@@ -28,14 +28,30 @@ void *grow(void *array, size_t count, size_t size)
     return check_memory(reallocarray(array, count ? count * 2 : 2, size));
 }
 
-static uint32_t hash(const char *key, size_t size)
+void *zeroed(size_t count, size_t size)
+{
+    return check_memory(calloc(count, size));
+}
+
+static uint64_t mix(uint64_t h, uint64_t word)
+{
+    h = (h ^ word) * 0x9e3779b97f4a7c15;
+    return h ^ h >> 32;
+}
+
+uint32_t table_hash(const void *key, size_t size)
 {
     uint64_t h = 0, word;
+    uint32_t half;
+    size_t i;
 
-    for (size_t i = 0; i < size; i += sizeof(word)) {
-        memcpy(&word, key + i, sizeof(word));
-        h = (h ^ word) * 0x9e3779b97f4a7c15;
-        h ^= h >> 32;
+    for (i = 0; i + sizeof(word) <= size; i += sizeof(word)) {
+        memcpy(&word, (const char *)key + i, sizeof(word));
+        h = mix(h, word);
+    }
+    if (i < size) {
+        memcpy(&half, (const char *)key + i, sizeof(half));
+        h = mix(h, half);
     }
     return h * 0x9e3779b97f4a7c15 >> 32;
 }
@@ -47,7 +63,7 @@ static TableSlot *new_index(size_t size)
     TableSlot *index;
 
     if (bytes < HUGE) {
-        return check_memory(calloc(size, sizeof(TableSlot)));
+        return zeroed(size, sizeof(TableSlot));
     }
     index = check_memory(aligned_alloc(HUGE, bytes));
     madvise(index, bytes, MADV_HUGEPAGE);
@@ -96,20 +112,22 @@ void *table_find(const Table *t, const void *key)
     if (!t->count) {
         return NULL;
     }
-    slot = find_slot(t, key, hash(key, t->key_size));
+    slot = find_slot(t, key, table_hash(key, t->key_size));
     return slot->item ? table_at(t, slot->item - 1) : NULL;
 }
 
 void table_prefetch(const Table *t, const void *key)
 {
     if (t->index) {
-        __builtin_prefetch(&t->index[hash(key, t->key_size) & t->mask]);
+        uint32_t h = table_hash(key, t->key_size);
+
+        __builtin_prefetch(&t->index[h & t->mask]);
     }
 }
 
 void *table_get(Table *t, const void *key)
 {
-    uint32_t h = hash(key, t->key_size);
+    uint32_t h = table_hash(key, t->key_size);
     TableSlot *slot;
     char *item;
 
@@ -126,6 +144,13 @@ void *table_get(Table *t, const void *key)
     memset(item + t->key_size, 0, t->item_size - t->key_size);
     *slot = (TableSlot) { h, t->count };
     return item;
+}
+
+void table_close(Table *t)
+{
+    free(t->index);
+    t->index = NULL;
+    t->mask = 0;
 }
 
 void table_free(Table *t)

@@ -16,7 +16,7 @@ typedef struct TableSlot {
 /* Items stay in the order in which they were added; growing moves them. */
 typedef struct Table {
     size_t item_size;
-    size_t key_size;        /* the first bytes of an item; a multiple of 8 */
+    size_t key_size;        /* the first bytes of an item; a multiple of 4 */
     size_t count;
     char *items;
     TableSlot *index;
@@ -34,7 +34,12 @@ void table_prefetch(const Table *t, const void *key);
 
 /* The same, but NULL if there is none. */
 void *table_find(const Table *t, const void *key);
+/* Give back what only table_get() and table_find() need. */
+void table_close(Table *t);
 void table_free(Table *t);
+
+/* Of a key of so many bytes, a multiple of 4. */
+uint32_t table_hash(const void *key, size_t size);
 
 static inline void *table_at(const Table *t, size_t i)
 {
@@ -43,6 +48,7 @@ static inline void *table_at(const Table *t, size_t i)
 
 /* These end the program when there is no memory. */
 void *grow(void *array, size_t count, size_t size);
+void *zeroed(size_t count, size_t size);
 const char *keep_text(const char *text);
 
 #endif

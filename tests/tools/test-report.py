@@ -9,6 +9,7 @@ Compiles a small program, makes files as "lwp record" would for it, and compares
 what each output says with what was put in.  perf(1) reads the exported
 perf.data if it is installed.
 """
+import array
 import collections
 import fcntl
 import gzip
@@ -20,6 +21,7 @@ import resource
 import shutil
 import struct
 import subprocess
+import sys
 import termios
 import xml.etree.ElementTree
 
@@ -1178,6 +1180,100 @@ class Pprof(Case):
                          r'60540 .*int hot\(int n\)|60540 .*hot|s \+= leaf')
         self.assertIn('source:DRAM', pprof('-traces', '-sample_index=dme')
                       .replace(' ', ''))
+
+
+class Large(Case):
+    """Five million records, of which no two are the same."""
+    COUNT = 5000000
+    STEP = 2048                 # bytes of a function
+    FUNCTIONS = 2500
+
+    def setUp(self):
+        super().setUp()
+        lines = ''.join(
+            f'".globl f{i}\\n.type f{i}, @function\\n'
+            f'f{i}: .fill {self.STEP}, 1, 0x90\\n.size f{i}, {self.STEP}\\n"\n'
+            for i in range(self.FUNCTIONS))
+        self.program = Program(
+            self.folder, 'large',
+            source=f'int main(void) {{ return 0; }}\n__asm__({lines});\n')
+        start = self.program.at('f0')
+        size = self.STEP * self.FUNCTIONS
+        # Numbers without a common divisor: each address once, in no order.
+        self.ips = array.array('Q', (start + i * 1999993 % size
+                                     for i in range(self.COUNT)))
+
+    def profile(self, event, flags, data):
+        """Four threads take turns."""
+        whole = array.array('Q', bytes(32 * self.COUNT))
+        data1 = 16 if event == DME else 0
+        whole[0::4] = array.array('Q', [event | flags << 16 | data1 << 32]
+                                  ) * self.COUNT
+        whole[1::4] = self.ips
+        whole[2::4] = data
+        if sys.byteorder == 'big':
+            self.skipTest('the host is big-endian')
+        rings = [chunk(RECORDS, struct.pack('<ii', PID, PID + i // 4096 % 4) +
+                       whole[4 * i:4 * i + 4 * 4096].tobytes())
+                 for i in range(0, self.COUNT, 4096)]
+        self.write(process(PID, 'p'), self.program.maps(PID),
+                   mapping(PID, 0x1000000, 0x80000000, 0, '[heap]', 3), *rings)
+
+    # By a process that is small: what it has is its children's first.
+    MEASURE = """
+import os, sys
+pid = os.fork()
+if not pid:
+    os.execv(sys.argv[1], sys.argv[1:])
+_, status, usage = os.wait4(pid, 0)
+print(usage.ru_utime + usage.ru_stime, usage.ru_maxrss, file=sys.stderr)
+sys.exit(status)
+"""
+
+    def measure(self, *args):
+        """Its output; a failure if that takes long, or much memory."""
+        r = subprocess.run([sys.executable, '-c', self.MEASURE, Setup.lwp,
+                            *args], cwd=self.folder, text=True,
+                           stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.assertEqual(r.returncode, 0, r.stderr)
+        seconds, kilobytes = map(float, r.stderr.split())
+        self.sentence = f'{seconds:.1f} s, {kilobytes / 1e3:.0f} MB'
+        # A fifth of that where it has a CPU, and its caches, for itself
+        self.assertLess(seconds, 20, self.sentence)
+        self.assertLess(kilobytes, 300000, self.sentence)
+        return r.stdout
+
+    def test_instructions(self):
+        self.profile(IRE, 0, array.array('Q', bytes(8 * self.COUNT)))
+        out = self.measure('report')
+        self.assertRegex(out, r'(?m)^ +0\.04% +2005  large +f102$')
+        self.assertRegex(out, rf'(?m)^# and {self.FUNCTIONS - 20} more, ')
+
+    def test_branches(self):
+        start = self.ips[0]
+        targets = array.array('Q', (
+            start + (ip - start) // self.STEP * 7 % self.FUNCTIONS * self.STEP
+            for ip in self.ips))
+        self.profile(BRE, TAKEN | KNOWN, targets)
+        out = self.measure('report')
+        part = out.split('# bre: branch instructions\n')[1]
+        self.assertRegex(part, r'(?m)^ +0\.00% +1  100\.00%    0\.00%  large +f0 '
+                         rf' +0x{self.program.symbols["f0"][0]:x} +\?$')
+        self.assertRegex(part, rf'(?m)^# and {self.COUNT - 20} more, ')
+
+    def test_misses(self):
+        """A line for each record, but for some that threads share."""
+        count = self.COUNT - 10000
+        lines = array.array('Q', (
+            0x1000000 + i % count * 64 for i in range(self.COUNT)))
+        self.profile(DME, HAS_DATA | L3, lines)
+        out = self.measure('report')
+        part = out.split('# dme: 64-byte lines of data')[1]
+        self.assertRegex(part, rf'(?m)^# and {count - 20} more, ')
+        part = out.split('# dme: lines that several threads')[1]
+        shared = sum(i // 4096 % 4 != (i + count) // 4096 % 4
+                     for i in range(10000))
+        self.assertRegex(part, rf'(?m)^# and {shared - 20} more, ')
 
 
 class Errors(Case):
