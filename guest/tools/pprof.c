@@ -188,9 +188,11 @@ static uint64_t location(Pprof *w, const Entry *e)
                                  file ? file : "");
 
         put_number(&line, LINE_FUNCTION, what);
-        /* Where one function is in another one is not known here. */
-        put_number(&line, LINE_LINE, i == 0 && file ? number : 0);
+        put_number(&line, LINE_LINE, file ? number : 0);
         put_message(&m, LOCATION_LINE, &line);
+        /* The next one is what this one has been put into, there. */
+        file = i < n ? calls[i].file : NULL;
+        number = i < n ? calls[i].line : 0;
     }
     put_message(&w->out, PROFILE_LOCATION, &m);
     free(m.data);

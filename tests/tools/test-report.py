@@ -11,8 +11,10 @@ perf.data if it is installed.
 """
 import array
 import collections
+import ctypes.util
 import fcntl
 import gzip
+import http.server
 import json
 import os
 import pty
@@ -23,6 +25,7 @@ import struct
 import subprocess
 import sys
 import termios
+import threading
 import xml.etree.ElementTree
 
 import common
@@ -609,6 +612,30 @@ class Names(Case):
         self.assertIn(f'[{self.SUM}]\n', out)
         self.assertIn('return sink * n;', out)
 
+    def test_pprof_inlined(self):
+        """The line of each function, and of each call in the next one."""
+        self.lwp('script', '--pprof', 'x.pb.gz')
+        with gzip.open(self.path('x.pb.gz')) as f:
+            whole = Pprof.fields(f.read())
+        text = [s.decode() for s in whole[6]]
+        functions = {f[1][0]: (text[f[2][0]], os.path.basename(text[f[4][0]]))
+                     for f in map(Pprof.fields, whole[5])}
+
+        def line_of(code):
+            return 1 + next(i for i, line in enumerate(CPLUSPLUS.split('\n'))
+                            if code in line)
+
+        found = set()
+        for location in map(Pprof.fields, whole[4]):
+            lines = map(Pprof.fields, location[4])
+            found.add(tuple((*functions[l[1][0]], l[2][0]) for l in lines))
+        self.assertIn((
+            ('shapes::Square::twice(int)', 'prog.c',
+             line_of('return sink * n')),
+            ('shapes::Square::area() const', 'prog.c',
+             line_of('return twice(side)')),
+            (self.SUM, 'prog.c', line_of('s += area()'))), found)
+
     def test_annotate(self):
         """A function is found by each of its names."""
         outs = {self.lwp('annotate', name) for name in
@@ -771,6 +798,48 @@ class Identity(Case):
                            build_id=self.build_id)
             os.unlink(self.program.path)
             os.unlink(path)
+
+    def test_debuginfod(self):
+        """With --debuginfod, and only then, a server is asked."""
+        if not ctypes.util.find_library('debuginfod'):
+            self.skipTest('libdebuginfod is not installed')
+        whole = os.path.join(self.folder, 'whole')
+        maps = self.program.maps(PID)
+        self.program.maps = lambda pid: maps
+        os.rename(self.program.path, whole)
+        asked = []
+        ident = self.build_id.hex()
+
+        class Server(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                asked.append(self.path)
+                if self.path != f'/buildid/{ident}/executable':
+                    return self.send_error(404)
+                with open(whole, 'rb') as f:
+                    data = f.read()
+                self.send_response(200)
+                self.send_header('Content-Length', len(data))
+                self.end_headers()
+                self.wfile.write(data)
+
+            def log_message(self, *args):
+                pass
+
+        with http.server.ThreadingHTTPServer(('127.0.0.1', 0), Server) as s:
+            threading.Thread(target=s.serve_forever, daemon=True).start()
+            os.environ['DEBUGINFOD_URLS'] = f'http://127.0.0.1:{s.server_port}'
+            os.environ['DEBUGINFOD_CACHE_PATH'] = self.path('cache')
+            try:
+                self.check(self.unknown, 'No such file',
+                           build_id=self.build_id)
+                self.assertEqual(asked, [])
+                self.check('hot', None, '--debuginfod',
+                           build_id=self.build_id)
+                self.assertIn(f'/buildid/{ident}/executable', asked)
+            finally:
+                del os.environ['DEBUGINFOD_URLS']
+                del os.environ['DEBUGINFOD_CACHE_PATH']
+                s.shutdown()
 
     def test_time(self):
         """Without a build ID, size and time tell."""
@@ -1158,7 +1227,7 @@ class Pprof(Case):
     def test_pprof(self):
         """go tool pprof shows the same."""
         if not shutil.which('go'):
-            self.skipTest('go is not installed')
+            self.skipTest('go (golang-go, 400 MB) is not installed')
         self.profile()
 
         def pprof(*args):
