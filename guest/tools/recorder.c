@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <math.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -704,7 +705,8 @@ static void follow(Recorder *r)
             asked = now();
         }
         if (r->tick_ms && now() - ticked >= r->tick_ms / 1e3) {
-            ticked += r->tick_ms / 1e3;
+            /* If it did not run for a while, there is one for all of it. */
+            ticked = now() - fmod(now() - ticked, r->tick_ms / 1e3);
             r->tick(r);
         }
     }

@@ -429,9 +429,22 @@ class Counts(Case):
         self.assertEqual({name for _, _, name in lines}, {'ire'})
         total = sum(int(count) for _, count, _ in lines)
         self.assertTrue(200000000 <= total < 200010000, total)
+        # Who is stopped for a while has missed intervals.
+        self.lwp('stat', '-I', '200', '-x', ' ', '-o', 'stat', '--', 'sh', '-c',
+                 '"$@" > /dev/null & p=$!; sleep 1; '
+                 '(sleep 2; kill -CONT $PPID) & '
+                 'kill -STOP $PPID; wait $!; sleep 1; kill $p', 'sh',
+                 *self.guest('forever'))
+        with open(self.path('stat')) as f:
+            times = sorted({float(line.split()[0]) for line in f})
+        self.assertGreater(len(times), 2)
+        steps = [b - a for a, b in zip(times, times[1:-1])]
+        self.assertGreater(max(steps), 1)
+        self.assertLess(sum(step < 0.1 for step in steps), 3, steps)
         self.lwp('stat', '-I', '20', '-e', 'ire', '--',
                  *self.guest('loop', 5000000))
-        self.assertRegex(self.stderr, r'(?m)^ +0\.\d{6} +[\d,]+  ire  instr')
+        self.assertRegex(self.stderr, r'(?m)^ +\d+\.\d{6} +[\d,]+  ire  '
+                         'instr')
         self.assertRegex(self.stderr, r' 20,00\d,\d+  ire  instructions')
         self.sentence = f'{len(lines)} intervals'
 
