@@ -356,6 +356,104 @@ static void test_memory(void)
     group_write("cgroup.procs", "0");
 }
 
+/* More than fits into what the kernel has charged a group for in advance. */
+enum { CROWD = 1200 };
+
+static pthread_barrier_t crowd_barrier;
+static atomic_uint losers;
+
+static void *lose_lwp(void *opaque)
+{
+    Profile *p = opaque;
+
+    pthread_barrier_wait(&crowd_barrier);
+    pthread_barrier_wait(&crowd_barrier);
+    profile_set(p, LWP_FLAG(LWP_IRE), INTERVAL, 0);
+    profile_start(p);
+    for (unsigned i = 0; i < 20; i++) {
+        usleep(50000);
+    }
+    losers += !__slwpcb();
+    pthread_barrier_wait(&crowd_barrier);
+    profile_stop();
+    return NULL;
+}
+
+/* Tell when all memory is there, wait, and tell how many lost their LWP. */
+static void __attribute__((noreturn)) crowd(int from, int to)
+{
+    static pthread_t thread[CROWD];
+    static Profile p[CROWD];
+    pthread_attr_t attr;
+    unsigned n;
+    char c;
+
+    group_write("lwp/cgroup.procs", "0");
+    pthread_barrier_init(&crowd_barrier, NULL, CROWD + 1);
+    pthread_attr_init(&attr);
+    pthread_attr_setstacksize(&attr, 65536);
+    for (unsigned i = 0; i < CROWD; i++) {
+        profile_map(&p[i], 64);
+        memset(p[i].cb, 0, 4096 + 64 * sizeof(LwpRecord));
+        if (pthread_create(&thread[i], &attr, lose_lwp, &p[i])) {
+            _exit(1);
+        }
+    }
+    pthread_barrier_wait(&crowd_barrier);
+    if (write(to, "", 1) != 1 || read(from, &c, 1) != 1) {
+        _exit(2);
+    }
+    pthread_barrier_wait(&crowd_barrier);
+    pthread_barrier_wait(&crowd_barrier);
+    n = losers;
+    _exit(write(to, &n, sizeof(n)) != sizeof(n));
+}
+
+/* A group that has no room for states: who needs one goes on without LWP. */
+static void test_full_group(void)
+{
+    int there[2], back[2], result;
+    unsigned lost = 0;
+    uint64_t before, counted;
+    char line[32] = "";
+    pid_t pid;
+    Profile p;
+    bool ok;
+    char c;
+    int fd;
+
+    if (reload("reserve=1024") || pipe(there) || pipe(back)) {
+        die("test_full_group");
+    }
+    before = status().exhausted;
+    pid = fork();
+    if (!pid) {
+        crowd(there[0], back[1]);
+    }
+    close(back[1]);
+    ok = read(back[0], &c, 1) == 1;
+    fd = open("/tmp/cgroups/lwp/memory.current", O_RDONLY);
+    ok = ok && read(fd, line, sizeof(line) - 1) > 0;
+    close(fd);
+    group_write("lwp/memory.max", line);
+    ok = ok && write(there[1], "", 1) == 1 &&
+         read(back[0], &lost, sizeof(lost)) == sizeof(lost);
+    check(waitpid(pid, &result, 0) == pid && ok && !result,
+          "%d threads of a group without room for states go on: status 0x%x",
+          CROWD, result);
+    counted = status().exhausted - before;
+    check(lost && lost < CROWD && counted >= lost,
+          "%u of them have lost their LWP, and %" PRIu64 " are counted", lost,
+          counted);
+    group_write("lwp/memory.max", "max");
+    profile_map(&p, 64);
+    profile_set(&p, LWP_FLAG(LWP_IRE), INTERVAL, 0);
+    profile_start(&p);
+    usleep(100000);
+    check(__slwpcb() == p.cb, "others have theirs");
+    profile_stop();
+}
+
 int main(int argc, char **argv)
 {
     if (argc < 2) {
@@ -370,6 +468,7 @@ int main(int argc, char **argv)
     test_mode();
     test_throttle();
     test_memory();
+    test_full_group();
     if (reload("")) {
         die("finit_module");
     }
