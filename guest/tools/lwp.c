@@ -106,12 +106,14 @@ static void show_driver(void)
         printf("driver: %s, makes %08" PRIx64 " available\n"
                "  %-34s %" PRIu64 "\n  %-34s %" PRIu64 "\n"
                "  %-34s %" PRIu64 "\n  %-34s %" PRIu64 "\n"
-               "  %-34s %" PRIu64 "\n", LWP_DEVICE, (uint64_t)s.features,
+               "  %-34s %" PRIu64 "\n  %-34s %" PRIu64 "\n",
+               LWP_DEVICE, (uint64_t)s.features,
                "threshold interrupts", (uint64_t)s.interrupts,
                "states saved", (uint64_t)s.saves,
                "states restored", (uint64_t)s.restores,
                "times that LWP was found off", (uint64_t)s.heals,
-               "tasks disabled for want of memory", (uint64_t)s.exhausted);
+               "tasks disabled for want of memory", (uint64_t)s.exhausted,
+               "times that interrupts were held back", (uint64_t)s.throttles);
     }
     close(fd);
 }

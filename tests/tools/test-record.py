@@ -1221,6 +1221,7 @@ int ioctl(int fd, unsigned long request, void *arg)
         memset(s, 0, sizeof(*s));
         s->exhausted = 5 + 2 * status;
         s->heals = 10 + 3 * status++;
+        s->throttles = 77;
     } else if (request == LWP_IOC_ATTACH) {
         close(fds[1]);
     }
@@ -1250,12 +1251,21 @@ __attribute__((destructor)) static void tell(void)
 class Driver(Case):
     """What lwp makes of its driver; that itself is tested in guests."""
 
-    def run_with(self, *args):
+    def run_with(self, *args, **kind):
         linux = os.path.join(os.path.dirname(os.path.abspath(__file__)),
                              '../../guest/linux')
         driver = common.compile_c(self.path('driver.so'), DRIVER, '-shared',
                                   '-fPIC', '-w', '-ldl', '-I', linux)
-        self.lwp(*args, env={**os.environ, 'LD_PRELOAD': driver})
+        return self.lwp(*args, env={**os.environ, 'LD_PRELOAD': driver},
+                        **kind)
+
+    def test_info(self):
+        """What the driver counts."""
+        out = self.run_with('info', status=1)
+        self.assertEqual(re.findall(r'(?m)^  (\w.*\w) +([1-9]\d*)$', out), [
+            ('times that LWP was found off', '10'),
+            ('tasks disabled for want of memory', '5'),
+            ('times that interrupts were held back', '77')])
 
     def test_lost(self):
         """That the driver lost somebody's state is told."""
