@@ -242,12 +242,21 @@ int main(int argc, char **argv)
             spin(1000000);
         }
     } else if (!strcmp(what, "leave")) {
+        int started[2];
+
+        if (pipe(started)) {
+            abort();
+        }
         if (fork() == 0) {
             close(0);
             close(1);
             close(2);
-            sleep(10);
+            close(started[0]);
+            close(started[1]);
+            sleep(20);
         }
+        close(started[1]);
+        read(started[0], line, 1);
     } else if (!strcmp(what, "talk")) {
         while (fgets(line, sizeof(line), stdin)) {
             printf("<%s>", line);
