@@ -225,7 +225,8 @@ build_guest() {
     # "lwp" itself runs here, too, for what the guest has recorded.
     build_tools "$1"
     build_workload
-    for t in lwp-stress lwp-notify lwp-leak lwp-load lwp-limits lwp-kvm; do
+    for t in lwp-stress lwp-notify lwp-leak lwp-load lwp-limits lwp-kvm \
+        lwp-resume; do
         build_test $t -static
     done
     build_test lwp-stress32 -static -m32

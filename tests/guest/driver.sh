@@ -26,7 +26,7 @@ boot() {
     shift
     "$top/scripts/boot" ${release:+--release "$release"} "$@" > "$log" 2>&1
     status=$?
-    tr -d '\r' < "$log" | grep -E '^(PASS|FAIL) ' | sed "s/ / $kernel-/"
+    tr -d '\r' < "$log" | grep -E '^(PASS|FAIL|SKIP) ' | sed "s/ / $kernel-/"
     if [ $status != 0 ]; then
         echo "FAIL $name: $(tail -n 1 "$log")"
         failed=1
@@ -37,6 +37,9 @@ for kernel; do
     boot driver --kernel "$kernel" --test lwp-stress lwp-stress32 \
         lwp-leak lwp-notify lwp-notify=throttled lwp-limits=/lib/lwp.ko \
         lwp-load=20=/lib/lwp.ko lwp-outlive
+
+    # Suspend to RAM takes LWP away, and this tells of it.
+    boot resume --kernel "$kernel" --test lwp-resume
 
     # KVM comes after the driver, stays without it, and is there before it.  It
     # does not let guests use MPX; without that, their XCR0 can be the host's.

@@ -1326,7 +1326,7 @@ sys.exit(status)
         self.profile(BRE, TAKEN | KNOWN, targets)
         out = self.measure('report')
         part = out.split('# bre: branch instructions\n')[1]
-        self.assertRegex(part, r'(?m)^ +0\.00% +1  100\.00%    0\.00%  large +f0 '
+        self.assertRegex(part, r'(?m)^ +0\.00% +1  100\.00% +0\.00%  large +f0 '
                          rf' +0x{self.program.symbols["f0"][0]:x} +\?$')
         self.assertRegex(part, rf'(?m)^# and {self.COUNT - 20} more, ')
 
