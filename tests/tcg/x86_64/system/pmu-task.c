@@ -247,7 +247,7 @@ static bool measure(const Case *c, uint32_t rows, void (*code)(void), int k,
 static void test_case(const Case *c)
 {
     static const uint32_t rows[] = { EVTSEL_USR, EVTSEL_OS };
-    bool ok = true, same = true;
+    bool ok = true, unchanged = true;
 
     for (int r = 0; r < 2; r++) {
         Counts counts, all, overhead, want = { };
@@ -275,13 +275,13 @@ static void test_case(const Case *c)
             if (!counts_are(&counts, &want) || !interrupted) {
                 lwp_print("  instruction %d at CPL %d, %d NMIs\n", (int)k,
                           r ? 0 : 3, (int)nmis);
-                same = false;
+                unchanged = false;
             }
         }
     }
     report(ok, "CPL %d: %s: %d instructions count at CPL 3, %d at CPL 0",
            c->cpl, c->name, c->insns[0], c->insns[1]);
-    report(same, "CPL %d: %s: the same if any of them interrupts", c->cpl,
+    report(unchanged, "CPL %d: %s: the same if any of them interrupts", c->cpl,
            c->name);
 }
 

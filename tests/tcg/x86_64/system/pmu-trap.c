@@ -372,7 +372,7 @@ static bool run_case(int i, int cpl, unsigned event, int k, uint64_t c[3])
 /* An interrupt changes nothing for the others, but for what its handler is. */
 static bool interrupts_case(int i, int cpl, unsigned event)
 {
-    int is_insns = event == INSNS_EVENT;
+    bool is_insns = event == INSNS_EVENT;
     int handler = cpl ? 0 : is_insns ? 2 : 1;
     uint64_t want[3], c[3];
     int until;
@@ -388,17 +388,17 @@ static bool interrupts_case(int i, int cpl, unsigned event)
                 traps[i].far + traps[i].near + traps[i].handler_far + 1;
     }
     for (int k = 1; k <= until; k++) {
-        bool same = run_case(i, cpl, event, k, c) &&
-                    c[0] == want[0] + handler - k &&
-                    c[1] == want[1] + (cpl ? 0 : 2) &&
-                    c[2] == want[2] + (cpl ? 0 : 1);
+        bool unchanged = run_case(i, cpl, event, k, c) &&
+                         c[0] == want[0] + handler - k &&
+                         c[1] == want[1] + (cpl ? 0 : 2) &&
+                         c[2] == want[2] + (cpl ? 0 : 1);
 
-        if (!same) {
+        if (!unchanged) {
             lwp_print("  event %x, %d of %d: %d NMIs, then %ld; instructions "
                       "%ld for %ld, branches %ld for %ld\n", event, k, until,
                       (int)nmis, c[0], c[1], want[1], c[2], want[2]);
         }
-        ok &= same;
+        ok &= unchanged;
     }
     return ok;
 }
@@ -417,9 +417,10 @@ static const struct {
 
 static void start_lwp(int n)
 {
-    prepare(lwps[n].flags);
+    wrmsr(MSR_LWP_CBADDR, 0);
+    lwp_init(cb, (void *)RING_ADDR, LWP_MIN_RING, lwps[n].flags);
     cb->filters = lwps[n].filters;
-    cb->limit_ip = (uintptr_t)nothing;
+    cb->limit_ip = (uintptr_t)code_step + 2;
     for (int i = 0; i < ARRAY_SIZE(cb->event); i++) {
         cb->event[i].interval = cb->event[i].counter = 5;
     }
@@ -465,6 +466,8 @@ int main(void)
     apic_init(LVT_MASKED);
     write_cr4(read_cr4() | CR4_PCE);
     init_entries();
+    start_lwp(1);
+    report(slwpcb() == user_cb, "LWP is enabled beside the counters");
     for (int i = 0; i < ARRAY_SIZE(traps); i++) {
         if (traps[i].where != KERNEL) {
             test_case(i, 3);
