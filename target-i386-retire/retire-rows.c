@@ -41,6 +41,9 @@ static void report(CPUX86State *env, RetireRow row, uint32_t insns,
     for (int i = 0; i < ARRAY_SIZE(env->retire.branches[row]); i++) {
         uint64_t n = env->retire.branches[row][i];
 
+        if (!n) {
+            continue;
+        }
         env->retire.branches[row][i] = 0;
         branches[i] = n % RETIRE_BRANCH_MISPREDICTED / RETIRE_BRANCH_ONE;
         if (n >= RETIRE_BRANCH_MISPREDICTED) {
@@ -122,6 +125,12 @@ static uint32_t rows_near(CPUX86State *env, uint32_t *branches)
            UINT32_MAX;
 }
 
+/* The longest fuse, see retire_init_disas(). */
+static uint32_t longest(CPUX86State *env)
+{
+    return env->retire.row == RETIRE_OS ? RETIRE_FUSE_CHECKED : RETIRE_FUSE_MAX;
+}
+
 static uint32_t rows_distance(CPUX86State *env)
 {
     const RetireConsumer *c = told(env);
@@ -129,7 +138,7 @@ static uint32_t rows_distance(CPUX86State *env)
     uint32_t near = rows_near(env, &branches);
 
     near = MIN(near, branches);
-    return MIN(near, c ? c->distance(env) : RETIRE_FUSE_MAX);
+    return MIN(near, c ? c->distance(env) : longest(env));
 }
 
 static uint32_t rows_misses(CPUX86State *env)
@@ -158,7 +167,7 @@ static RetirePlan rows_trip(CPUX86State *env, const RetireBlock *block,
                             const RetireCount *n)
 {
     const RetireConsumer *c = told(env);
-    RetirePlan plan = { .action = RETIRE_PLAN_RUN, .insns = RETIRE_FUSE_MAX };
+    RetirePlan plan = { .action = RETIRE_PLAN_RUN, .insns = longest(env) };
     uint32_t near, branches;
 
     report_fuse(env, n);

@@ -71,6 +71,7 @@ typedef enum RetireMode {
  */
 #define RETIRE_FUSE(insns, branch) ((int32_t)((insns) << 16 | (branch)))
 #define RETIRE_FUSE_MAX     8191    /* instructions */
+#define RETIRE_FUSE_CHECKED 32000   /* where blocks see exit requests, too */
 #define RETIRE_BLOCK_MAX    64      /* instructions */
 
 /* A block of translated code. */
@@ -218,7 +219,7 @@ static inline RetireCount retire_take(RetireState *r)
 }
 
 /*
- * @run instructions, up to RETIRE_FUSE_MAX, may retire before one of them
+ * @run instructions, up to RETIRE_FUSE_CHECKED, may retire before one of them
  * matters; a branch is an instruction, so that many branches, too.  What has
  * been taken off the fuse so far stays taken.
  */
