@@ -7,8 +7,9 @@
  * A plugin sees instructions start.  Such a start does not count if
  *  - the handler of a fault comes next, and its frame has the address of this
  *    very instruction; or
- *  - it is one of a string instruction with a REP prefix, and the same one
- *    starts again next.
+ *  - the same instruction starts again next, and is no jump to itself: QEMU
+ *    leaves it and comes back, for another iteration of a REP, or as it has
+ *    stored to code that is in the same block.
  *
  * Works for 64-bit kernels whose handlers begin as Linux's do.  What is counted
  * is printed when QEMU ends, as "vcpu N insns M".
@@ -90,13 +91,11 @@ static void entry(unsigned vcpu, void *unused)
     }
 }
 
-static void rep(unsigned vcpu, void *pc)
+static void again(unsigned vcpu, void *unused)
 {
     Cpu *cpu = qemu_plugin_scoreboard_find(cpus, vcpu);
 
-    if (cpu->last == (uintptr_t)pc) {
-        cpu->insns--;
-    }
+    cpu->insns--;
 }
 
 static void wrmsr(unsigned vcpu, void *unused)
@@ -138,24 +137,22 @@ static bool is_entry(const uint8_t *code, size_t len)
            (len >= 1 && memchr("\xfc\x90\x6a\x68\x57", code[0], 5));
 }
 
-static bool is_rep_string(const uint8_t *code, size_t len)
+/* Jcc, LOOPcc, JCXZ, near CALL and JMP; RET may go back to itself, too. */
+static bool is_jump(const uint8_t *code, size_t len)
 {
-    bool found = false;
+    size_t i = 0;
 
-    for (size_t i = 0; i < len; i++) {
-        uint8_t byte = code[i];
-
-        if (byte == 0xf2 || byte == 0xf3) {
-            found = true;
-        } else if (!(byte >= 0x40 && byte <= 0x4f) && byte != 0x66 &&
-                   byte != 0x67 && (byte & 0xe7) != 0x26 &&
-                   byte != 0x64 && byte != 0x65) {
-            return found && ((byte & 0xfc) == 0xa4 || byte == 0xa6 ||
-                             (byte >= 0xaa && byte <= 0xaf) ||
-                             (byte & 0xfc) == 0x6c);
-        }
+    while (i < len && ((code[i] >= 0x40 && code[i] <= 0x4f) ||
+                       memchr("\x26\x2e\x36\x3e\x64\x65\x66\x67\xf2\xf3",
+                              code[i], 10))) {
+        i++;
     }
-    return false;
+    if (i + 1 >= len) {
+        return i < len && code[i] == 0xc3;
+    }
+    return (code[i] & 0xf0) == 0x70 || (code[i] & 0xf4) == 0xe0 ||
+           code[i] == 0xc2 || code[i] == 0xff ||
+           (code[i] == 0x0f && (code[i + 1] & 0xf0) == 0x80);
 }
 
 static void translate(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
@@ -177,10 +174,10 @@ static void translate(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
             qemu_plugin_register_vcpu_insn_exec_cb(insn, wrmsr,
                                                    QEMU_PLUGIN_CB_R_REGS, NULL);
         }
-        if (is_rep_string(code, len)) {
-            qemu_plugin_register_vcpu_insn_exec_cb(insn, rep,
-                                                   QEMU_PLUGIN_CB_NO_REGS,
-                                                   (void *)(uintptr_t)pc);
+        if (!is_jump(code, len)) {
+            qemu_plugin_register_vcpu_insn_exec_cond_cb(
+                insn, again, QEMU_PLUGIN_CB_NO_REGS, QEMU_PLUGIN_COND_EQ, last,
+                pc, NULL);
         }
         qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(
             insn, QEMU_PLUGIN_INLINE_ADD_U64, insns, 1);
