@@ -475,8 +475,8 @@ int main(void)
 {
     kernel_init();
     find_processor();
+    apic_init(LOCAL_PERFCTR_VECTOR);
     if (cpu->counters) {
-        apic_init(LOCAL_PERFCTR_VECTOR);
         write_cr4(read_cr4() | CR4_PCE);
         for (int i = 0; i < cpu->counters; i++) {
             wrmsr(cpu->evntsel + i, 0);
