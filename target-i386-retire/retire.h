@@ -14,7 +14,7 @@
 struct RetireConsumer {
     /* What it wants to know where @env is; @loads: misses of L1D, too. */
     RetireMode (*mode)(CPUX86State *env, bool *loads);
-    /* In how many instructions, at least; up to RETIRE_FUSE_MAX. */
+    /* In how many instructions, at least; up to the longest fuse there is. */
     uint32_t (*distance)(CPUX86State *env);
     /* So many misses like any other, with L2 as their source, need no call. */
     uint32_t (*misses)(CPUX86State *env);
