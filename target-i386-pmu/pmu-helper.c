@@ -44,9 +44,11 @@ static uint32_t pmu_counters_distance(CPUX86State *env, RetireRow row,
                          branches, &due);
 }
 
-static void count(PmuState *s, RetireRow row, uint32_t insns,
-                  const uint64_t *branches)
+static void pmu_counters_count(CPUX86State *env, RetireRow row, uint32_t insns,
+                               const uint64_t *branches)
 {
+    PmuState *s = &env->pmu;
+
     if (insns) {
         pmu_count(s, (PmuRow)row, PMU_INSNS, insns);
     }
@@ -59,18 +61,9 @@ static void count(PmuState *s, RetireRow row, uint32_t insns,
     }
 }
 
-static void pmu_counters_count(CPUX86State *env, RetireRow row, uint32_t insns,
-                               const uint64_t *branches)
-{
-    count(&env->pmu, row, insns, branches);
-}
-
 void pmu_cpu_peek(CPUX86State *env, PmuState *s)
 {
-    RetireState r = env->retire;
-
     *s = env->pmu;
-    count(s, r.row, retire_take(&r).insns, r.branches[r.row]);
     pmu_settle(s, &env_archcpu(env)->pmu_config);
 }
 

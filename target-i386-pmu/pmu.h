@@ -52,8 +52,8 @@ void pmu_cpu_rsm(CPUX86State *env);
 bool pmu_cpu_rdpmc(CPUX86State *env, uint32_t ecx, uint64_t *val);
 
 /*
- * What the registers are at this moment, counted ahead included, without
- * changing anything; on the CPU's own thread, between two instructions.
+ * What the registers are at this moment, without changing anything; on the
+ * CPU's own thread, outside its loop: retire_exec_exit() has reported all.
  */
 void pmu_cpu_peek(CPUX86State *env, PmuState *s);
 

@@ -1070,6 +1070,51 @@ static void test_monitor(void)
     guest_cleanup(&g);
 }
 
+/* Counters of @event and of all branches, beside those of instructions */
+static void check_branches(uint64_t event)
+{
+    const struct {
+        uint32_t msr;
+        uint64_t val;
+    } writes[] = {
+        /* After RESET each counts at once. */
+        { MSR_EVTSEL0 + 2, 0x4200c4 }, { MSR_EVTSEL0 + 1, event },
+        { MSR_GLOBAL_CTRL, GLOBAL_CTRL | 6 },
+    };
+    Guest g;
+
+    guest_init(&g);
+    guest_start(&g, SKYLAKE ",pmu=on", "-S");
+    guest_prepare_all(&g, 1);
+    for (int i = 0; i < G_N_ELEMENTS(writes); i++) {
+        write_msr(&g, AREA(0) + WRITES + 12 * (3 + i), writes[i].msr,
+                  writes[i].val);
+    }
+    guest_cont(&g);
+    for (uint32_t nmis = 2; nmis < 20; nmis++) {
+        QList *list;
+        QDict *rsp, *cpu;
+
+        guest_wait(&g, 0, NMIS, nmis);
+        guest_stop(&g);
+        rsp = query(g.qts, &list);
+        cpu = get_dict(list, 0);
+        g_assert_cmpuint(value(cpu, 1), <=, value(cpu, 2));
+        g_assert_cmpuint(value(cpu, 2), >, 0);
+        g_assert_cmpuint(value(cpu, 2), <, value(cpu, 4));
+        qobject_unref(rsp);
+        guest_cont(&g);
+    }
+    guest_cleanup(&g);
+}
+
+static void test_branches(void)
+{
+    check_branches(0x4200c4);   /* no class matters */
+    check_branches(0x4220c4);   /* near and taken */
+    check_branches(0x4200c5);   /* mispredicted */
+}
+
 static void test_trace(void)
 {
     static const char *const lines[] = {
@@ -1126,6 +1171,7 @@ int main(int argc, char **argv)
     qtest_add_func("/pmu/reset", test_reset);
     qtest_add_func("/pmu/hotplug", test_hotplug);
     qtest_add_func("/pmu/monitor", test_monitor);
+    qtest_add_func("/pmu/monitor/branches", test_branches);
     qtest_add_func("/pmu/trace", test_trace);
     return g_test_run();
 }
