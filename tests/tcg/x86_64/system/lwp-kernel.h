@@ -252,6 +252,13 @@ static inline void out8(uint16_t port, uint8_t val)
     asm volatile("outb %0, %1" : : "a" (val), "d" (port));
 }
 
+/* The real-time clock */
+static inline uint8_t rtc_second(void)
+{
+    out8(0x70, 0);
+    return in8(0x71);
+}
+
 static inline void xsetbv0(uint64_t val)
 {
     asm volatile("xsetbv" : : "c" (0), "a" ((uint32_t)val),

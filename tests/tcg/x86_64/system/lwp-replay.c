@@ -19,12 +19,6 @@ static volatile uint32_t polls;
 static uint8_t data[65536];
 static XsaveArea area;
 
-static uint8_t rtc_second(void)
-{
-    out8(0x70, 0);
-    return in8(0x71);
-}
-
 static void program(void)
 {
     uint8_t second = rtc_second();

@@ -17,12 +17,6 @@ enum { BRANCHES = 0x00c4, MISPREDICTED = 0x00c5 };
 /* volatile: the kernel reads it when the program has been interrupted */
 static volatile uint32_t polls;
 
-static uint8_t rtc_second(void)
-{
-    out8(0x70, 0);
-    return in8(0x71);
-}
-
 static void program(void)
 {
     uint8_t second = rtc_second();
