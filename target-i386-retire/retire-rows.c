@@ -125,12 +125,6 @@ static uint32_t rows_near(CPUX86State *env, uint32_t *branches)
            UINT32_MAX;
 }
 
-/* The longest fuse, see retire_init_disas(). */
-static uint32_t longest(CPUX86State *env)
-{
-    return env->retire.row == RETIRE_OS ? RETIRE_FUSE_CHECKED : RETIRE_FUSE_MAX;
-}
-
 static uint32_t rows_distance(CPUX86State *env)
 {
     const RetireConsumer *c = told(env);
@@ -138,7 +132,7 @@ static uint32_t rows_distance(CPUX86State *env)
     uint32_t near = rows_near(env, &branches);
 
     near = MIN(near, branches);
-    return MIN(near, c ? c->distance(env) : longest(env));
+    return MIN(near, c ? c->distance(env) : RETIRE_FUSE_CHECKED);
 }
 
 static uint32_t rows_misses(CPUX86State *env)
@@ -167,7 +161,10 @@ static RetirePlan rows_trip(CPUX86State *env, const RetireBlock *block,
                             const RetireCount *n)
 {
     const RetireConsumer *c = told(env);
-    RetirePlan plan = { .action = RETIRE_PLAN_RUN, .insns = longest(env) };
+    RetirePlan plan = {
+        .action = RETIRE_PLAN_RUN,
+        .insns = RETIRE_FUSE_CHECKED,
+    };
     uint32_t near, branches;
 
     report_fuse(env, n);
@@ -202,6 +199,14 @@ static void rows_retired(CPUX86State *env, const RetireInsn *insn, bool trap)
     if (c) {
         c->retired(env, insn, trap);
     }
+}
+
+uint32_t retire_rows_step(CPUX86State *env, uint32_t insns)
+{
+    uint32_t branches;
+    uint32_t near = rows_near(env, &branches);
+
+    return insns > near || !branches ? MIN(insns, near + 1ull) : 0;
 }
 
 static bool rows_miss_due(CPUX86State *env, uint32_t ahead,

@@ -5,6 +5,7 @@
 #define I386_RETIRE_H
 
 #include "cpu.h"
+#include "exec/translation-block.h"
 #include "tcg/debug-assert.h"
 
 /*
@@ -157,6 +158,17 @@ static inline RetireInsn retire_insn(CPUX86State *env, uint64_t ip,
 
 #ifdef CONFIG_TCG
 /*
+ * Whether a block leaves for QEMU's main loop, as for an exit request, if the
+ * fuse is too short for it: where nobody asks what in it is the last to count.
+ */
+static inline bool retire_tb_leaves(uint64_t flags, uint32_t cflags)
+{
+    return (flags & (RETIRE_TB_ROWS | RETIRE_TB_TOLD)) == RETIRE_TB_ROWS &&
+           retire_tb_mode(flags) != RETIRE_STEP &&
+           !(cflags & (CF_USE_ICOUNT | CF_SINGLE_STEP | CF_NOIRQ));
+}
+
+/*
  * Beside cc_op, each insn_start of a block that counts has what the block has
  * counted too much if this instruction does not retire.
  */
@@ -221,8 +233,16 @@ static inline void retire_settle(CPUX86State *env)
     }
 }
 
-/* TCGCPUOps.cpu_exec_exit and exit_requested */
+/*
+ * A block of @insns instructions that is counted by row wants to run, and what
+ * has retired has been reported.  If it may not run, of how many of them
+ * helper_retire_row() has to be told of the last one; or else 0.
+ */
+uint32_t retire_rows_step(CPUX86State *env, uint32_t insns);
+
+/* TCGCPUOps.cpu_exec_exit and tb_left, CPUClass.exit_requested */
 void retire_exec_exit(CPUX86State *env);
+bool retire_tb_left(CPUState *cs, const TranslationBlock *tb);
 void retire_exit_requested(CPUState *cs);
 #endif
 

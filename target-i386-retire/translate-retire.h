@@ -16,12 +16,13 @@ typedef struct RetireDisas {
     bool predicts;          /* and how they were predicted, */
     bool sums;              /* or near ones are taken off the fuse, */
     bool told;              /* but the consumer wants to know, too */
+    bool leaves;            /* at its start if the fuse trips */
     bool learns;            /* the last branch is shown to the predictor */
     bool last_late;         /* the block's last instruction is counted late */
     bool late;              /* the current one is, if it ends the block */
     bool uncounted;         /* the current instruction never counts */
     bool silent;            /* not even by row: somebody else does that */
-    bool leaves;            /* its helper does not come back */
+    bool no_return;         /* its helper does not come back */
     bool far;               /* the current instruction is a far branch */
     bool repeats;           /* it is a string instruction with a REP prefix */
     bool has_rep;           /* the block has one of these */

@@ -71,7 +71,7 @@ typedef enum RetireMode {
  */
 #define RETIRE_FUSE(insns, branch) ((int32_t)((insns) << 16 | (branch)))
 #define RETIRE_FUSE_MAX     8191    /* instructions */
-#define RETIRE_FUSE_CHECKED 32000   /* where blocks see exit requests, too */
+#define RETIRE_FUSE_CHECKED 32000   /* for blocks that look at requested, too */
 #define RETIRE_BLOCK_MAX    64      /* instructions */
 
 /* A block of translated code. */
@@ -110,7 +110,19 @@ typedef struct RetireState {
      * 31:16 are how many more instructions it need not hear of, bits 15:0 count
      * branches.  What armed minus fuse says has not been reported yet.
      */
-    int32_t fuse, armed;
+    union {
+        struct {
+            int32_t fuse, requested;
+        };
+        /*
+         * A block that looks for both is one that need not be told anything:
+         * @requested is -1 if it has been asked, perhaps by another thread, to
+         * leave, and else 0; and such a block leaves a fuse that it finds too
+         * short as it is, at least 0.
+         */
+        int64_t check;
+    };
+    int32_t armed;
     int32_t restored;       /* the fuse when a block was left, see below */
     /* The same for loads that L1D does not have but L2 has. */
     int32_t misses, misses_armed;
