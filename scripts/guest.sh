@@ -171,7 +171,7 @@ copy_module() {
 build_initramfs() {
     initrd=$out/initramfs-$version.gz
     stale "$initrd" "$module" "$out"/lwp-* "$out/bzip2" "$build/tools/lwp" \
-        "$out/pmu-loop" "$guest/test" "$guest/init" "$root/scripts/guest.sh" \
+        "$out"/pmu-lo* "$guest/test" "$guest/init" "$root/scripts/guest.sh" \
         "$kernel/complete" || return 0
     say "packing the initramfs"
     fs=$out/initramfs
@@ -181,8 +181,9 @@ build_initramfs() {
         mkdir -p "$fs/$d"
     done
     cp "$kernel/bin/busybox" "$out/bzip2" "$build/tools/lwp" \
-        "$build/tools/example" "$out/pmu-loop" \
-        "$guest/test/pmu-perf" "$guest/test/pmu-dmesg" "$fs/bin"
+        "$build/tools/example" "$out/pmu-load" "$out/pmu-loop" \
+        "$guest/test/pmu-cost" "$guest/test/pmu-perf" \
+        "$guest/test/pmu-dmesg" "$fs/bin"
     find "$out" -maxdepth 1 -name 'lwp-*' -type f -perm -u+x \
         -exec cp {} "$fs/bin" \;
     cp "$module" "$fs/lib/lwp.ko"
@@ -226,7 +227,7 @@ build_guest() {
     build_tools "$1"
     build_workload
     for t in lwp-stress lwp-notify lwp-leak lwp-load lwp-limits lwp-kvm \
-        lwp-resume; do
+        lwp-resume pmu-load; do
         build_test $t -static
     done
     build_test lwp-stress32 -static -m32
