@@ -435,7 +435,6 @@ bool profile_open(Profile *p, const ProfileOptions *options)
     *p = (Profile) {
         .threads = TABLE(Thread, missed),
         .owners = { .item_size = sizeof(Owner), .key_size = sizeof(Owner) },
-        .functions = { .item_size = 8, .key_size = 8 },
         .files = TABLE(PathId, id),
         .lines = TABLE(Line, threads),
         .pairs = TABLE(Pair, seen),
@@ -557,7 +556,7 @@ void profile_close(Profile *p)
     table_free(&p->files);
     table_free(&p->lines);
     table_free(&p->pairs);
-    table_free(&p->functions);
+    free(p->functions);
     free(p->latencies);
     table_free(&p->entries);
 }
@@ -802,11 +801,17 @@ static void add_latency(Profile *p, Entry *e, uint32_t latency)
 /* The function's number. */
 static uint32_t number_of(Profile *p, uint32_t space, uint64_t address)
 {
-    Place place = profile_place(p, space, address);
-    const uint64_t key = (uintptr_t)place.function;
-    const uint64_t *item = table_get(&p->functions, &key);
+    Place place = { .space = space, .ip = address };
+    Object *o = locate(p, &place);
+    Function *f = object_function(o, place.address);
 
-    return item - (uint64_t *)p->functions.items;
+    if (!f->number) {
+        p->functions = grow(p->functions, p->nr_functions,
+                            sizeof(*p->functions));
+        p->functions[p->nr_functions++] = f;
+        f->number = p->nr_functions;
+    }
+    return f->number - 1;
 }
 
 /* What makes a record one of an entry; the rest of the key is there. */

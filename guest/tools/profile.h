@@ -100,7 +100,8 @@ typedef struct Profile {
     Space *spaces;
     size_t nr_spaces;
     Table threads, owners, entries, files;
-    Table functions;        /* those of the entries */
+    const Function **functions;     /* those of the entries */
+    size_t nr_functions;
     Latency *latencies;     /* of entries with several records */
     size_t nr_latencies;
     Table lines, pairs;     /* of data; and with other threads */
@@ -184,9 +185,7 @@ const Map *profile_map(const Profile *p, const Place *place);
 /* The function of an entry's from or to. */
 static inline const Function *function_at(const Profile *p, uint32_t i)
 {
-    const uint64_t *pointer = table_at(&p->functions, i);
-
-    return (const Function *)(uintptr_t)*pointer;
+    return p->functions[i];
 }
 
 /* The place of an entry's ip, and of its data if that is an address. */

@@ -56,6 +56,7 @@ struct Object {
     const char *file;       /* NULL: there is none that is the right one */
     Dwfl_Module *module;    /* of a Dwfl of its own; NULL: no ELF file */
     Elf *elf;               /* its */
+    uint64_t end;           /* behind its last segment */
     Symbol *symbols;        /* by address */
     size_t nr_symbols;
     Dwarf *dwarf;
@@ -152,6 +153,24 @@ static bool is_right(Object *o, Elf *elf, const struct stat *st)
     return false;
 }
 
+static uint64_t find_end(Elf *elf)
+{
+    uint64_t end = 0;
+    GElf_Phdr phdr;
+    size_t n;
+
+    if (elf_getphdrnum(elf, &n)) {
+        return 0;
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (gelf_getphdr(elf, i, &phdr) && phdr.p_type == PT_LOAD &&
+            phdr.p_vaddr + phdr.p_memsz > end) {
+            end = phdr.p_vaddr + phdr.p_memsz;
+        }
+    }
+    return end;
+}
+
 static bool open_object(Object *o, const char *file, int fd)
 {
     struct stat st;
@@ -185,6 +204,7 @@ static bool open_object(Object *o, const char *file, int fd)
         close(fd);
         return false;
     }
+    o->end = find_end(o->elf);
     o->file = keep_text(file);
     return true;
 }
@@ -253,7 +273,7 @@ static void add_symbol(Object *o, const char *name, uint64_t start,
 {
     o->symbols = grow(o->symbols, o->nr_symbols, sizeof(*o->symbols));
     o->symbols[o->nr_symbols++] = (Symbol) {
-        .function = { o, keep_text(name), NULL, start, size }, .rank = rank,
+        .function = { o, keep_text(name), NULL, start, size, 0 }, .rank = rank,
     };
 }
 
@@ -634,24 +654,11 @@ uint64_t object_address(Object *o, uint64_t offset, bool exec)
 
 uint64_t object_end(const Object *o)
 {
-    uint64_t end = 0;
-    GElf_Phdr phdr;
-    size_t n;
-
-    if (!o->elf || elf_getphdrnum(o->elf, &n)) {
-        return 0;
-    }
-    for (size_t i = 0; i < n; i++) {
-        if (gelf_getphdr(o->elf, i, &phdr) && phdr.p_type == PT_LOAD &&
-            phdr.p_vaddr + phdr.p_memsz > end) {
-            end = phdr.p_vaddr + phdr.p_memsz;
-        }
-    }
-    return end;
+    return o->end;
 }
 
 /* All that has no name is one thing. */
-static const Function *unnamed(Object *o)
+static Function *unnamed(Object *o)
 {
     const char *base = strrchr(o->path, '/');
     char name[300];
@@ -659,10 +666,10 @@ static const Function *unnamed(Object *o)
     if (!o->unnamed.name) {
         base = base ? base + 1 : o->path;
         if (*base == '[') {
-            o->unnamed = (Function) { o, base, base, 0, 0 };
+            o->unnamed = (Function) { o, base, base, 0, 0, 0 };
         } else {
             snprintf(name, sizeof(name), "[%.255s]", base);
-            o->unnamed = (Function) { o, keep_text(name), NULL, 0, 0 };
+            o->unnamed = (Function) { o, keep_text(name), NULL, 0, 0, 0 };
             o->unnamed.linkage = o->unnamed.name;
         }
     }
@@ -681,7 +688,7 @@ static const char *readable(const char *name)
     return name;
 }
 
-static const Function *find_function(Object *o, uint64_t address)
+static Function *find_function(Object *o, uint64_t address)
 {
     size_t low = 0, high;
 
@@ -714,9 +721,9 @@ static const Function *find_function(Object *o, uint64_t address)
     return NULL;
 }
 
-const Function *object_function(Object *o, uint64_t address)
+Function *object_function(Object *o, uint64_t address)
 {
-    const Function *f = find_function(o, address);
+    Function *f = find_function(o, address);
 
     return f ? f : unnamed(o);
 }

@@ -20,6 +20,7 @@ typedef struct Function {
     const char *name;       /* as in the source, if that can be told */
     const char *linkage;    /* as in the symbol table */
     uint64_t start, size;   /* address as in the ELF file */
+    uint32_t number;        /* 0, until somebody who counts them has set it */
 } Function;
 
 /* Where files are looked for; to be set before the first object_get(). */
@@ -59,7 +60,7 @@ uint64_t object_address(Object *o, uint64_t offset, bool exec);
 uint64_t object_end(const Object *o);
 
 /* Never NULL, and always the same pointer for the same function. */
-const Function *object_function(Object *o, uint64_t address);
+Function *object_function(Object *o, uint64_t address);
 
 /* A function that the compiler has put into another one. */
 typedef struct Call {
