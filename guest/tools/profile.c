@@ -899,60 +899,64 @@ static void count_sharer(Profile *p, const Entry *e)
     }
 }
 
-/*
- * Of millions of lines, few are shared: first find those of whose hash several
- * threads have records, then count the threads of these.  One half of the lines
- * after the other, as fewer are found in vain then.
- */
+/* Those of N entries whose line has records of several threads are told so. */
+static void mark_shared(Profile *p, const TableSlot *slots, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        count_sharer(p, table_at(&p->entries, slots[i].item));
+    }
+    for (size_t i = 0; i < n; i++) {
+        Entry *e = table_at(&p->entries, slots[i].item);
+        uint64_t key[2];
+
+        line_key(p, e, key);
+        if (((const Line *)table_find(&p->lines, key))->threads > 1) {
+            e->flags |= ENTRY_SHARED;
+        }
+    }
+}
+
+/* Of millions of lines, few are shared: look at those of the same hash. */
 static void count_sharers(Profile *p)
 {
-    const uint32_t several = UINT32_MAX;
-    uint32_t *seen;                 /* number of a thread + 1; 0: nobody */
-    size_t n = 64;
+    TableSlot *slots = zeroed(p->entries.count, sizeof(*slots));
+    size_t n = 0, next;
 
-    while (n < p->entries.count) {
-        n *= 2;
-    }
-    seen = zeroed(n, sizeof(*seen));
-    for (int pass = 0; pass < 4; pass++) {
-        if (pass == 2) {
-            memset(seen, 0, n * sizeof(*seen));
-        }
-        for (size_t i = 0; i < p->entries.count; i++) {
-            const Entry *e = table_at(&p->entries, i);
-            uint32_t thread = owner_of(p, e)->thread + 1, *slot, hash;
-            uint64_t key[2];
+    for (size_t i = 0; i < p->entries.count; i++) {
+        const Entry *e = table_at(&p->entries, i);
+        uint64_t key[2];
 
-            if (!has_line(e)) {
-                continue;
-            }
+        if (has_line(e)) {
             line_key(p, e, key);
-            hash = table_hash(key, sizeof(key));
-            slot = &seen[hash & (n - 1)];
-            if (hash >> 31 != pass / 2u) {
-                continue;
-            }
-            if (pass % 2 == 0) {
-                *slot = *slot && *slot != thread ? several : thread;
-            } else if (*slot == several) {
-                count_sharer(p, e);
-            }
+            slots[n++] = (TableSlot) { table_hash(key, sizeof(key)), i };
         }
     }
-    free(seen);
+    sort_by_hash(slots, n);
+    for (size_t i = 0; i < n; i = next) {
+        const Entry *e = table_at(&p->entries, slots[i].item);
+        bool several = false;
+
+        for (next = i + 1; next < n && slots[next].hash == slots[i].hash;
+             next++) {
+            several |= thread_of(p, e) !=
+                       thread_of(p, table_at(&p->entries, slots[next].item));
+        }
+        if (several) {
+            mark_shared(p, slots + i, next - i);
+        }
+    }
+    free(slots);
 }
 
 unsigned profile_sharers(const Profile *p, const Entry *e)
 {
     uint64_t key[2];
-    const Line *line;
 
-    if (!has_line(e)) {
-        return 0;
+    if (!(e->flags & ENTRY_SHARED)) {
+        return has_line(e);
     }
     line_key(p, e, key);
-    line = table_find(&p->lines, key);
-    return line ? line->threads : 1;
+    return ((const Line *)table_find(&p->lines, key))->threads;
 }
 
 bool profile_load(Profile *p, const ProfileOptions *options)

@@ -73,6 +73,9 @@ typedef struct Entry {
     uint32_t from, to;      /* functions of ip and data, by number */
 } Entry;
 
+/* In flags of misses: several threads have records of the line of data. */
+enum { ENTRY_SHARED = 1 };
+
 _Static_assert(sizeof(Entry) == 40, "no gaps");
 
 typedef struct Latency {

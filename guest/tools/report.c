@@ -54,7 +54,8 @@ static bool is_known(const Profile *p, const Entry *e)
 
 static bool is_shared(const Profile *p, const Entry *e)
 {
-    return e->flags & LWP_MISS_DAV && profile_sharers(p, e) > 1;
+    (void)p;
+    return e->flags & ENTRY_SHARED;
 }
 
 static bool is_inlined(const Profile *p, const Entry *e)

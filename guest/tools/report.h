@@ -38,6 +38,8 @@ typedef struct Rows {
     const Key *keys[MAX_KEYS];
     uint64_t (*id[MAX_KEYS])(const Profile *p, const Entry *e);
     int nr_keys;
+    double limit;           /* per cent that a row has at least */
+    size_t top;             /* rows at most */
     uint64_t total;         /* records of all rows */
     size_t all;             /* rows, with those that nobody wants to see */
     Row *rows;              /* in their order */

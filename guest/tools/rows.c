@@ -349,9 +349,11 @@ uint64_t row_id(const Rows *rows, const Row *row, int key)
                                table_at(&rows->profile->entries, row->entry));
 }
 
-static void get_ids(const Rows *rows, const Entry *e, uint64_t *id)
+/* Those of the keys from FROM to TO - 1. */
+static void get_ids(const Rows *rows, const Entry *e, uint64_t *id, int from,
+                    int to)
 {
-    for (int k = 0; k < rows->nr_keys; k++) {
+    for (int k = from; k < to; k++) {
         id[k] = rows->id[k](rows->profile, e);
     }
 }
@@ -382,24 +384,33 @@ static void add_entry(const Rows *rows, Row *r, const Entry *e, uint32_t group)
     r->count += e->count;
 }
 
-/* Those of the table that may be among the first TOP of all. */
-static void keep(Rows *rows, Table *t, double limit, size_t top)
+/* Whether a row of so many records may be among the first TOP of all. */
+static bool is_wanted(const Rows *rows, uint64_t count)
+{
+    return 100.0 * count >= rows->limit * rows->total &&
+           !(rows->cut && count < rows->rows[rows->top - 1].count);
+}
+
+static void keep(Rows *rows, const Row *r)
+{
+    if (!is_wanted(rows, r->count) ||
+        (rows->cut && compare_rows(r, &rows->rows[rows->top - 1], rows) > 0)) {
+        return;
+    }
+    rows->rows = grow(rows->rows, rows->count, sizeof(*r));
+    rows->rows[rows->count++] = *r;
+    if (rows->top < SIZE_MAX / 2 && rows->count >= 2 * rows->top + 1000) {
+        sort(rows);
+        rows->count = rows->top;
+        rows->cut = true;
+    }
+}
+
+static void keep_all(Rows *rows, Table *t)
 {
     rows->all += t->count;
     for (size_t i = 0; i < t->count; i++) {
-        const Row *r = table_at(t, i);
-
-        if (100.0 * r->count < limit * rows->total ||
-            (rows->cut && compare_rows(r, &rows->rows[top - 1], rows) > 0)) {
-            continue;
-        }
-        rows->rows = grow(rows->rows, rows->count, sizeof(*r));
-        rows->rows[rows->count++] = *r;
-        if (top < SIZE_MAX / 2 && rows->count >= 2 * top + 1000) {
-            sort(rows);
-            rows->count = top;
-            rows->cut = true;
-        }
+        keep(rows, table_at(t, i));
     }
     table_free(t);
 }
@@ -417,51 +428,76 @@ static uint32_t group_of(const Table *groups, const uint64_t *id)
     return g ? g->number : 0;
 }
 
-enum {
-    FEW = 1 << 12,          /* rows that are counted at once */
-    PARTS = 255,            /* of the others: 8 bits for each entry */
-    AHEAD = 16,             /* entries that are fetched meanwhile */
-};
-
-/* The next entries of part K at or behind @at: AHEAD of them, or fewer. */
-static int next_entries(const Rows *rows, const uint8_t *part, int k,
-                        size_t *at, const Entry **e)
-{
-    size_t n = rows->profile->entries.count;
-    const uint8_t *found;
-    int i = 0;
-
-    while (i < AHEAD && (found = memchr(part + *at, k, n - *at))) {
-        *at = found - part + 1;
-        e[i] = table_at(&rows->profile->entries, *at - 1);
-        __builtin_prefetch(e[i++]);
-    }
-    return i;
-}
+enum { FEW = 1 << 12 };     /* rows that are counted at once */
 
 /*
- * There may be millions of rows, of which a few are wanted.  Entries of the
- * first rows are added up at once.  Those of others are put into parts, all of
- * a row into the same, and then one part is added up after the other.
+ * What is of none of the first rows, of SLOTS with the hash of its keys.  There
+ * may be millions of rows, of which a few are wanted: those of one hash are
+ * added up after the other, without a table where an entry is one of its own.
  */
+static void fill_others(Rows *rows, const Table *groups, TableSlot *slots,
+                        size_t n)
+{
+    const Table *entries = &rows->profile->entries;
+    Table table = {
+        .item_size = sizeof(Row), .key_size = rows->nr_keys * sizeof(uint64_t),
+    };
+    uint8_t *alone = zeroed(entries->count, 1);
+    uint64_t id[MAX_KEYS];
+    size_t next;
+
+    sort_by_hash(slots, n);
+    for (size_t i = 0; i < n; i = next) {
+        next = i + 1;
+        while (next < n && slots[next].hash == slots[i].hash) {
+            next++;
+        }
+        if (next == i + 1) {
+            alone[slots[i].item] = 1;
+            continue;
+        }
+        for (size_t k = i; k < next; k++) {
+            const Entry *e = table_at(entries, slots[k].item);
+
+            get_ids(rows, e, id, 0, rows->nr_keys);
+            add_entry(rows, table_get(&table, id), e, group_of(groups, id));
+        }
+        if (table.count >= FEW) {
+            keep_all(rows, &table);
+        }
+    }
+    keep_all(rows, &table);
+    for (size_t i = 0; i < entries->count; i++) {
+        const Entry *e = table_at(entries, i);
+        Row r = { .count = 0 };
+
+        rows->all += alone[i];
+        if (alone[i] && is_wanted(rows, e->count)) {
+            get_ids(rows, e, r.id, 0, rows->nr_keys);
+            add_entry(rows, &r, e, group_of(groups, r.id));
+            keep(rows, &r);
+        }
+    }
+    free(alone);
+}
+
 static void fill(Rows *rows, int event, const Rows *outer,
-                 bool (*filter)(const Profile *p, const Entry *e),
-                 double limit, size_t top)
+                 bool (*filter)(const Profile *p, const Entry *e))
 {
     const Profile *p = rows->profile;
     size_t size = rows->nr_keys * sizeof(uint64_t);
+    int nr_outer = outer ? outer->nr_keys : 0;
     Table table = { .item_size = sizeof(Row), .key_size = size };
-    Table groups = { .item_size = sizeof(Group) };
-    size_t n = p->entries.count;
-    const Entry *next[AHEAD];
+    Table groups = {
+        .item_size = sizeof(Group), .key_size = nr_outer * sizeof(uint64_t),
+    };
+    size_t n = p->entries.count, others = 0;
+    TableSlot *slots = NULL;
     uint64_t id[MAX_KEYS];
-    uint8_t *part = NULL;
-    uint32_t group;
-    int found;
+    uint32_t group = 0;
     Row *r = NULL;
 
     find_told(rows);
-    groups.key_size = outer ? outer->nr_keys * sizeof(uint64_t) : 0;
     for (size_t i = 0; outer && i < outer->count; i++) {
         ((Group *)table_get(&groups, outer->rows[i].id))->number = i + 1;
     }
@@ -471,11 +507,12 @@ static void fill(Rows *rows, int event, const Rows *outer,
         if (e->event != event || (filter && !filter(p, e))) {
             continue;
         }
-        get_ids(rows, e, id);
+        get_ids(rows, e, id, 0, nr_outer);
         group = outer ? group_of(&groups, id) : 0;
         if (outer && !group) {
             continue;
         }
+        get_ids(rows, e, id, nr_outer, rows->nr_keys);
         rows->total += e->count;
         /* Neighbours often have the same. */
         if (!r || memcmp(r->id, id, size)) {
@@ -485,25 +522,18 @@ static void fill(Rows *rows, int event, const Rows *outer,
         if (r) {
             add_entry(rows, r, e, group);
         } else {
-            part = part ? part : zeroed(n, 1);
-            part[i] = 1 + table_hash(id, size) % PARTS;
+            slots = slots ? slots : zeroed(n, sizeof(*slots));
+            slots[others++] = (TableSlot) { table_hash(id, size), i };
         }
     }
-    keep(rows, &table, limit, top);
-    for (int k = 1; part && k <= PARTS; k++) {
-        for (size_t at = 0; (found = next_entries(rows, part, k, &at, next));) {
-            for (int i = 0; i < found; i++) {
-                get_ids(rows, next[i], id);
-                group = outer ? group_of(&groups, id) : 0;
-                add_entry(rows, table_get(&table, id), next[i], group);
-            }
-        }
-        keep(rows, &table, limit, top);
+    keep_all(rows, &table);
+    if (others) {
+        fill_others(rows, &groups, slots, others);
     }
-    free(part);
+    free(slots);
     table_free(&groups);
     sort(rows);
-    rows->count = rows->count < top ? rows->count : top;
+    rows->count = rows->count < rows->top ? rows->count : rows->top;
 }
 
 void rows_fill(Rows *rows, const Profile *p, int event,
@@ -511,14 +541,17 @@ void rows_fill(Rows *rows, const Profile *p, int event,
                size_t top)
 {
     rows->profile = p;
-    fill(rows, event, NULL, filter, limit, top);
+    rows->limit = limit;
+    rows->top = top;
+    fill(rows, event, NULL, filter);
 }
 
 void rows_fill_inner(Rows *rows, const Rows *outer, int event,
                      bool (*filter)(const Profile *p, const Entry *e))
 {
     rows->profile = outer->profile;
-    fill(rows, event, outer, filter, 0, SIZE_MAX);
+    rows->top = SIZE_MAX;
+    fill(rows, event, outer, filter);
     rows->total = outer->total;
 }
 

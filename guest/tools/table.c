@@ -146,6 +146,29 @@ void *table_get(Table *t, const void *key)
     return item;
 }
 
+void sort_by_hash(TableSlot *slots, size_t n)
+{
+    TableSlot *from = slots, *to = zeroed(n, sizeof(*to)), *other = to;
+
+    /* an even number of rounds, so that the last one ends where they were */
+    for (int shift = 0; shift < 32; shift += 8) {
+        size_t at[257] = { 0 };
+
+        for (size_t i = 0; i < n; i++) {
+            at[(from[i].hash >> shift & 255) + 1]++;
+        }
+        for (int i = 0; i < 256; i++) {
+            at[i + 1] += at[i];
+        }
+        for (size_t i = 0; i < n; i++) {
+            to[at[from[i].hash >> shift & 255]++] = from[i];
+        }
+        to = from;
+        from = from == slots ? other : slots;
+    }
+    free(other);
+}
+
 void table_close(Table *t)
 {
     free(t->index);

@@ -41,6 +41,9 @@ void table_free(Table *t);
 /* Of a key of so many bytes, a multiple of 4. */
 uint32_t table_hash(const void *key, size_t size);
 
+/* Sort by hash; those with the same one stay in their order. */
+void sort_by_hash(TableSlot *slots, size_t n);
+
 static inline void *table_at(const Table *t, size_t i)
 {
     return t->items + i * t->item_size;
