@@ -59,6 +59,10 @@ struct Object {
     uint64_t end;           /* behind its last segment */
     Symbol *symbols;        /* by address */
     size_t nr_symbols;
+    /* How many start before each step of 1 << shift, from the first one on. */
+    uint32_t *before;
+    uint64_t steps;
+    unsigned shift;
     Dwarf *dwarf;
     CuRange *cus;           /* by address */
     size_t nr_cus;
@@ -501,6 +505,27 @@ static int compare_symbols(const void *a, const void *b)
            strcmp(x->function.name, y->function.name);
 }
 
+/* As many steps as there are symbols, or up to twice as many. */
+static void index_symbols(Object *o)
+{
+    uint64_t first = o->symbols[0].function.start;
+    uint64_t span = o->symbols[o->nr_symbols - 1].function.start - first;
+    size_t n = 0;
+
+    while (span >> o->shift > 2 * o->nr_symbols) {
+        o->shift++;
+    }
+    o->steps = (span >> o->shift) + 1;
+    o->before = zeroed(o->steps + 1, sizeof(*o->before));
+    for (size_t i = 0; i <= o->steps; i++) {
+        while (n < o->nr_symbols &&
+               (o->symbols[n].function.start - first) >> o->shift < i) {
+            n++;
+        }
+        o->before[i] = n;
+    }
+}
+
 /* One name for each address, and a size for what has none. */
 static void sort_symbols(Object *o)
 {
@@ -538,6 +563,7 @@ static void sort_symbols(Object *o)
         }
         o->symbols[i].max_end = max_end;
     }
+    index_symbols(o);
 }
 
 typedef struct ObjectItem {
@@ -690,12 +716,18 @@ static const char *readable(const char *name)
 
 static Function *find_function(Object *o, uint64_t address)
 {
-    size_t low = 0, high;
+    size_t low, high;
+    uint64_t step;
 
     if (!o->symbols_read) {
         load_symbols(o);
     }
-    high = o->nr_symbols;
+    if (!o->nr_symbols || address < o->symbols[0].function.start) {
+        return NULL;
+    }
+    step = (address - o->symbols[0].function.start) >> o->shift;
+    low = o->before[step < o->steps ? step : o->steps];
+    high = o->before[step < o->steps ? step + 1 : o->steps];
     while (low < high) {
         size_t mid = (low + high) / 2;
 

@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include "table.h"
 
-enum { HUGE = 2 << 20 };    /* bytes of a large page */
+#define HUGE    (2ull << 20)    /* bytes of a large page */
 
 static void *check_memory(void *p)
 {
@@ -28,9 +28,17 @@ void *grow(void *array, size_t count, size_t size)
     return check_memory(reallocarray(array, count ? count * 2 : 2, size));
 }
 
+/* What is large is read all over: fewer pages, fewer misses of the TLB. */
 void *zeroed(size_t count, size_t size)
 {
-    return check_memory(calloc(count, size));
+    char *p = check_memory(calloc(count, size));
+    uintptr_t start = ((uintptr_t)p + HUGE - 1) & -HUGE;
+    uintptr_t end = ((uintptr_t)p + count * size) & -HUGE;
+
+    if (start < end) {
+        madvise((void *)start, end - start, MADV_HUGEPAGE);
+    }
+    return p;
 }
 
 static uint64_t mix(uint64_t h, uint64_t word)
@@ -56,28 +64,13 @@ uint32_t table_hash(const void *key, size_t size)
     return h * 0x9e3779b97f4a7c15 >> 32;
 }
 
-/* A large one is looked up all over: fewer pages, fewer misses of the TLB. */
-static TableSlot *new_index(size_t size)
-{
-    size_t bytes = size * sizeof(TableSlot);
-    TableSlot *index;
-
-    if (bytes < HUGE) {
-        return zeroed(size, sizeof(TableSlot));
-    }
-    index = check_memory(aligned_alloc(HUGE, bytes));
-    madvise(index, bytes, MADV_HUGEPAGE);
-    memset(index, 0, bytes);
-    return index;
-}
-
 static void reindex(Table *t)
 {
     size_t old_size = t->mask ? t->mask + 1 : 0;
     size_t size = old_size ? old_size * 2 : 64;
     TableSlot *old = t->index;
 
-    t->index = new_index(size);
+    t->index = zeroed(size, sizeof(TableSlot));
     t->mask = size - 1;
     for (size_t i = 0; i < old_size; i++) {
         size_t slot = old[i].hash & t->mask;
