@@ -99,6 +99,9 @@ build_module() {
     logged boot-module make -C "$out/linux" \
         KDIR="$kernel/usr/src/linux-headers-$version" CC=gcc \
         CONFIG_DEBUG_INFO_BTF_MODULES= modules
+    logged boot-module-test make -C "$kernel/usr/src/linux-headers-$version" \
+        M="$out/linux/test" CC=gcc CONFIG_DEBUG_INFO_BTF_MODULES= modules
+    mv "$out/linux/test/lwp-fault.ko" "$out/fault-$version.ko"
     mv "$out/linux/lwp.ko" "$module"
 }
 
@@ -187,6 +190,7 @@ build_initramfs() {
     find "$out" -maxdepth 1 -name 'lwp-*' -type f -perm -u+x \
         -exec cp {} "$fs/bin" \;
     cp "$module" "$fs/lib/lwp.ko"
+    cp "$out/fault-$version.ko" "$fs/lib/lwp-fault.ko"
     # For nested guests, and for the disks; each behind those that it needs.
     for m in virt/lib/irqbypass arch/x86/kvm/kvm arch/x86/kvm/kvm-amd \
         drivers/virtio/virtio drivers/virtio/virtio_ring \
@@ -227,7 +231,7 @@ build_guest() {
     build_tools "$1"
     build_workload
     for t in lwp-stress lwp-notify lwp-leak lwp-load lwp-limits lwp-kvm \
-        lwp-resume pmu-load; do
+        lwp-resume lwp-fault pmu-load; do
         build_test $t -static
     done
     build_test lwp-stress32 -static -m32

@@ -118,17 +118,6 @@ static bool lwp_available(void)
     return eax & LWP_FLAG_AVAIL;
 }
 
-static void run_on(int cpu)
-{
-    cpu_set_t set;
-
-    CPU_ZERO(&set);
-    CPU_SET(cpu, &set);
-    if (sched_setaffinity(0, sizeof(set), &set)) {
-        die("sched_setaffinity");
-    }
-}
-
 /* --- guests ---------------------------------------------------------------*/
 
 typedef struct Guest {

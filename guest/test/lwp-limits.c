@@ -206,15 +206,12 @@ static void test_throttle(void)
         { "processes that take turns", STOP, FLOODERS, 10000 },
     };
     char parameter[32];
-    cpu_set_t set;
 
     snprintf(parameter, sizeof(parameter), "max_share=%d", SHARE);
     if (reload(parameter)) {
         die("finit_module");
     }
-    CPU_ZERO(&set);
-    CPU_SET(0, &set);
-    sched_setaffinity(0, sizeof(set), &set);
+    run_on(0);
 
     for (unsigned i = 0; i < sizeof(tests) / sizeof(tests[0]); i++) {
         unsigned processes = tests[i].processes, inserts = tests[i].inserts;

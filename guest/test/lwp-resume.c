@@ -7,7 +7,6 @@
  * To be run as root.
  */
 #define _GNU_SOURCE
-#include <sched.h>
 #include <sys/ioctl.h>
 #include <sys/wait.h>
 #include "test.h"
@@ -34,23 +33,6 @@ static int suspend(void)
 
     err = err ? err : write_string(alarm_clock, "+3");
     return err ? err : write_string("/sys/power/state", "mem");
-}
-
-static bool works_on(int cpu)
-{
-    unsigned moves = 0;
-    cpu_set_t set;
-    Profile p;
-
-    CPU_ZERO(&set);
-    CPU_SET(cpu, &set);
-    if (sched_setaffinity(0, sizeof(set), &set)) {
-        die("sched_setaffinity");
-    }
-    profile_map(&p, 64);
-    profile_set(&p, LWP_FLAG(LWP_IRE) | LWP_FLAG(LWP_BRE), INTERVAL, 0);
-    workload(&p, 0, 50, 500);
-    return !records_wrong(&p, 0, 50, &moves) && counts(&p).ire > 50 * 2 * 500;
 }
 
 /* What "lwp record" says of a program that suspends the machine. */

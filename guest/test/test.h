@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -246,6 +247,30 @@ const char *records_wrong(Profile *p, uint32_t from, uint32_t to,
         last = core;
     }
     return profile_next(p, &r) ? "there are more records" : NULL;
+}
+
+static inline void run_on(int cpu)
+{
+    cpu_set_t set;
+
+    CPU_ZERO(&set);
+    CPU_SET(cpu, &set);
+    if (sched_setaffinity(0, sizeof(set), &set)) {
+        die("sched_setaffinity");
+    }
+}
+
+/* Whether LWP does, there. */
+static inline bool works_on(int cpu)
+{
+    unsigned moves = 0;
+    Profile p;
+
+    run_on(cpu);
+    profile_map(&p, 64);
+    profile_set(&p, LWP_FLAG(LWP_IRE) | LWP_FLAG(LWP_BRE), INTERVAL, 0);
+    workload(&p, 0, 50, 500);
+    return !records_wrong(&p, 0, 50, &moves) && counts(&p).ire > 50 * 2 * 500;
 }
 
 #endif

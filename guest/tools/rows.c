@@ -494,7 +494,7 @@ static void fill(Rows *rows, int event, const Rows *outer,
     size_t n = p->entries.count, others = 0;
     TableSlot *slots = NULL;
     uint64_t id[MAX_KEYS];
-    uint32_t group = 0;
+    uint32_t group;
     Row *r = NULL;
 
     find_told(rows);

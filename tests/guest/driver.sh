@@ -36,7 +36,7 @@ boot() {
 for kernel; do
     boot driver --kernel "$kernel" --test lwp-stress lwp-stress32 \
         lwp-leak lwp-notify lwp-notify=throttled lwp-limits=/lib/lwp.ko \
-        lwp-load=20=/lib/lwp.ko lwp-outlive
+        lwp-fault=/lib/lwp-fault.ko lwp-load=20=/lib/lwp.ko lwp-outlive
 
     # Suspend to RAM takes LWP away, and this tells of it.
     boot resume --kernel "$kernel" --test lwp-resume
