@@ -44,7 +44,26 @@ static int pmu_post_load(void *opaque, int version_id)
     pmu_set_svm(&env->pmu, &cpu->pmu_config, env->efer & MSR_EFER_SVME,
                 env->hflags & HF_GUEST_MASK);
     retire_cpu_flush(cpu);
+    cpu->pmu_loaded = true;
     return 0;
+}
+
+int pmu_cpu_pre_load(void *opaque)
+{
+    X86CPU *cpu = opaque;
+
+    cpu->pmu_loaded = false;
+    return 0;
+}
+
+bool pmu_cpu_loaded(X86CPU *cpu)
+{
+    if (pmu_needed(cpu) && !cpu->pmu_loaded) {
+        error_report("CPU %d: the incoming state has no performance counters, "
+                     "which this CPU has", CPU(cpu)->cpu_index);
+        return false;
+    }
+    return true;
 }
 
 const VMStateDescription vmstate_pmu = {

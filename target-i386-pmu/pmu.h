@@ -31,7 +31,13 @@ void pmu_cpu_cpuid(X86CPU *cpu, uint32_t leaf, uint32_t *eax, uint32_t *ebx,
 /* RESET */
 void pmu_cpu_reset(X86CPU *cpu);
 
+/*
+ * A CPU that has counters always sends them, in @vmstate_pmu.  Around the
+ * loading of a CPU's state: the latter returns false if they have not come.
+ */
 extern const VMStateDescription vmstate_pmu;
+int pmu_cpu_pre_load(void *opaque);
+bool pmu_cpu_loaded(X86CPU *cpu);
 
 #ifdef CONFIG_TCG
 extern const RetireCounters pmu_retire_counters;

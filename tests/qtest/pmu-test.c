@@ -877,6 +877,21 @@ static void assert_load_fails(Guest *g, const char *cpu, const char *message)
     g_assert_nonnull(strstr(text, message));
 }
 
+/* The guest has not seen them, and the stream does not have them. */
+static void test_without(void)
+{
+    Guest g;
+
+    guest_init(&g);
+    guest_start(&g, SKYLAKE, "-S");
+    g.cpus = 1;
+    guest_save(&g);
+    assert_load_fails(&g, SKYLAKE ",pmu=on", "CPU 0: the incoming state has no "
+                      "performance counters, which this CPU has");
+    g_assert_true(guest_load(&g, SKYLAKE, "-S"));
+    guest_cleanup(&g);
+}
+
 /* A stream that no such CPU could have sent */
 static void test_refused(void)
 {
@@ -1167,6 +1182,7 @@ int main(int argc, char **argv)
     qtest_add_func("/pmu/migrate/snapshot", test_snapshot);
     qtest_add_func("/pmu/migrate/pending", test_pending);
     qtest_add_func("/pmu/migrate/fields", test_fields);
+    qtest_add_func("/pmu/migrate/without", test_without);
     qtest_add_func("/pmu/migrate/refused", test_refused);
     qtest_add_func("/pmu/reset", test_reset);
     qtest_add_func("/pmu/hotplug", test_hotplug);
