@@ -23,11 +23,11 @@ static const RetireConsumer *told(CPUX86State *env)
 }
 
 /*
- * Report what @env has, and @insns instructions and @near branches, of which it
- * does not matter what they are.
+ * Report what @env has, and @insns instructions and @branches_any branches, of
+ * which it does not matter what they are.
  */
 static void report(CPUX86State *env, RetireRow row, uint32_t insns,
-                   uint32_t near)
+                   uint32_t branches_any)
 {
     static const RetireClass mispredicted[] = {
         [RETIRE_COND_TAKEN] = RETIRE_MISP_COND_TAKEN,
@@ -50,7 +50,7 @@ static void report(CPUX86State *env, RetireRow row, uint32_t insns,
             branches[mispredicted[i]] = n / RETIRE_BRANCH_MISPREDICTED;
         }
     }
-    branches[RETIRE_JMP] += near;
+    branches[RETIRE_JMP] += branches_any;
     counters(env)->count(env, row, insns, branches);
 }
 
@@ -129,10 +129,10 @@ static uint32_t rows_distance(CPUX86State *env)
 {
     const RetireConsumer *c = told(env);
     uint32_t branches;
-    uint32_t near = rows_near(env, &branches);
+    uint32_t left = rows_near(env, &branches);
 
-    near = MIN(near, branches);
-    return MIN(near, c ? c->distance(env) : RETIRE_FUSE_CHECKED);
+    left = MIN(left, branches);
+    return MIN(left, c ? c->distance(env) : RETIRE_FUSE_CHECKED);
 }
 
 static uint32_t rows_misses(CPUX86State *env)
@@ -165,24 +165,24 @@ static RetirePlan rows_trip(CPUX86State *env, const RetireBlock *block,
         .action = RETIRE_PLAN_RUN,
         .insns = RETIRE_FUSE_CHECKED,
     };
-    uint32_t near, branches;
+    uint32_t left, branches;
 
     report_fuse(env, n);
     if (c) {
         plan = c->trip(env, block, n);
     }
-    near = rows_near(env, &branches);
+    left = rows_near(env, &branches);
     if (plan.action == RETIRE_PLAN_STEP) {
-        plan.insns = MIN(plan.insns, near + 1ull);
-    } else if (block->insns > near || (block->branch && !branches)) {
+        plan.insns = MIN(plan.insns, left + 1ull);
+    } else if (block->insns > left || (block->branch && !branches)) {
         /* A branch is the last one of its block. */
         plan.action = RETIRE_PLAN_STEP;
-        plan.insns = MIN(block->insns, near + 1ull);
+        plan.insns = MIN(block->insns, left + 1ull);
     } else if (plan.action == RETIRE_PLAN_RUN) {
         /* The fuse may be negative now; then the next block trips again. */
-        near = MIN(near, branches);
-        plan.foreseen &= near >= plan.insns + RETIRE_BLOCK_MAX;
-        plan.insns = MIN(plan.insns, near);
+        left = MIN(left, branches);
+        plan.foreseen &= left >= plan.insns + RETIRE_BLOCK_MAX;
+        plan.insns = MIN(plan.insns, left);
     }
     return plan;
 }
@@ -204,9 +204,9 @@ static void rows_retired(CPUX86State *env, const RetireInsn *insn, bool trap)
 uint32_t retire_rows_step(CPUX86State *env, uint32_t insns)
 {
     uint32_t branches;
-    uint32_t near = rows_near(env, &branches);
+    uint32_t left = rows_near(env, &branches);
 
-    return insns > near || !branches ? MIN(insns, near + 1ull) : 0;
+    return insns > left || !branches ? MIN(insns, left + 1ull) : 0;
 }
 
 static bool rows_miss_due(CPUX86State *env, uint32_t ahead,
@@ -261,10 +261,10 @@ void retire_cpu_realize_rows(X86CPU *cpu, const RetireCounters *counters)
     cpu->retire_consumer = &rows_consumer;
 }
 
-void retire_cpu_one(CPUX86State *env, RetireRow row, bool far)
+void retire_cpu_one(CPUX86State *env, RetireRow row, bool branch)
 {
     retire_cpu_count(env);
-    env->retire.branches[row][RETIRE_FAR] += far ? RETIRE_BRANCH_ONE : 0;
+    env->retire.branches[row][RETIRE_FAR] += branch ? RETIRE_BRANCH_ONE : 0;
     report(env, row, 1, 0);
     counters(env)->sync(env);
     cpu_sync_retire(env);

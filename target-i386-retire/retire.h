@@ -214,14 +214,14 @@ static inline RetireRow retire_row(CPUX86State *env)
 
 /*
  * An instruction that began in @row has retired that translated code does not
- * count; @far if it is a branch.
+ * count; @branch if it is a far one.
  */
-void retire_cpu_one(CPUX86State *env, RetireRow row, bool far);
+void retire_cpu_one(CPUX86State *env, RetireRow row, bool branch);
 
-static inline void retire_one(CPUX86State *env, RetireRow row, bool far)
+static inline void retire_one(CPUX86State *env, RetireRow row, bool branch)
 {
     if (unlikely(env_archcpu(env)->retire_counters)) {
-        retire_cpu_one(env, row, far);
+        retire_cpu_one(env, row, branch);
     }
 }
 

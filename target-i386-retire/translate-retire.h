@@ -23,7 +23,7 @@ typedef struct RetireDisas {
     bool uncounted;         /* the current instruction never counts */
     bool silent;            /* not even by row: somebody else does that */
     bool no_return;         /* its helper does not come back */
-    bool far;               /* the current instruction is a far branch */
+    bool is_far;            /* the current instruction is a far branch */
     bool repeats;           /* it is a string instruction with a REP prefix */
     bool has_rep;           /* the block has one of these */
     bool taken;             /* the exit being emitted is the branch's target */
