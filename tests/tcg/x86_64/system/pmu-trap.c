@@ -86,6 +86,8 @@ CODE(code_fetch, "mov $0x40005800, %eax\n call *%rax\n nop")
 CODE(code_step, "pushf\n orl $0x100, (%rsp)\n popf\n nop\n nop")
 CODE(code_step_rep, "mov $watched, %edi\n mov $4, %ecx\n pushf\n"
      "orl $0x100, (%rsp)\n popf\n rep stosb\n nop")
+CODE(code_step_watch, "pushf\n orl $0x100, (%rsp)\n popf\n"
+     "movl $1, watched + 4(%rip)\n nop")
 CODE(code_watch, "nop\n movl $1, watched + 4(%rip)\n nop")
 CODE(code_watch_rep, "mov $watched, %edi\n mov $4, %ecx\n rep stosl\n"
      "nop")
@@ -192,6 +194,8 @@ static const struct {
     /* The fifth iteration finds that there are no more. */
     { "#DB of each iteration of REP", code_step_rep, 7, 0, 0, DB, go_back,
       6, 6 },
+    { "#DB of a single step that stores", code_step_watch, 5, 0, 0, DB, go_back,
+      2, 2, watch },
     { "#DB of a store", code_watch, 3, 0, 0, DB, go_back, 1, 1, watch },
     { "#DB of REP STOS", code_watch_rep, 4, 0, 0, DB, go_back, 1, 1, watch },
     { "#DB before an instruction", code_break, 4, 0, 0, DB, resume, 2, 1,
