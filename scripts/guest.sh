@@ -131,6 +131,16 @@ build_test() {
     mv "$out/$name.new" "$out/$name"
 }
 
+# Programs for rr, as a user would have them: with shared libraries.  The source
+# of the one that is debugged goes with it.
+build_recorded() {
+    build_test rr-demo -fno-inline -ffile-prefix-map="$guest/test"=/usr/src
+    for t in rr-threads rr-signals; do
+        build_test $t
+    done
+    build_test rr-threads32 -m32
+}
+
 # A program without a C library
 build_loop() {
     stale "$out/pmu-loop" "$guest/test/pmu-loop.S" || return 0
@@ -173,8 +183,9 @@ copy_module() {
 
 build_initramfs() {
     initrd=$out/initramfs-$version.gz
-    stale "$initrd" "$module" "$out"/lwp-* "$out/bzip2" "$build/tools/lwp" \
-        "$out"/pmu-lo* "$guest/test" "$guest/init" "$root/scripts/guest.sh" \
+    stale "$initrd" "$module" "$out"/lwp-* "$out"/pmu-lo* "$out"/rr-* \
+        "$out/bzip2" "$build/tools/lwp" \
+        "$guest/test" "$guest/init" "$root/scripts/guest.sh" \
         "$kernel/complete" || return 0
     say "packing the initramfs"
     fs=$out/initramfs
@@ -186,9 +197,11 @@ build_initramfs() {
     cp "$kernel/bin/busybox" "$out/bzip2" "$build/tools/lwp" \
         "$build/tools/example" "$out/pmu-load" "$out/pmu-loop" \
         "$guest/test/pmu-cost" "$guest/test/pmu-perf" \
-        "$guest/test/pmu-dmesg" "$fs/bin"
-    find "$out" -maxdepth 1 -name 'lwp-*' -type f -perm -u+x \
-        -exec cp {} "$fs/bin" \;
+        "$guest/test/pmu-dmesg" "$guest/test/rr-replay" "$fs/bin"
+    find "$out" -maxdepth 1 \( -name 'lwp-*' -o -name 'rr-*' \) -type f \
+        -perm -u+x -exec cp {} "$fs/bin" \;
+    mkdir -p "$fs/usr/src"
+    cp "$guest/test/rr-demo.c" "$fs/usr/src"
     cp "$module" "$fs/lib/lwp.ko"
     cp "$out/fault-$version.ko" "$fs/lib/lwp-fault.ko"
     # For nested guests, and for the disks; each behind those that it needs.
@@ -237,6 +250,7 @@ build_guest() {
     build_test lwp-stress32 -static -m32
     # "lwp record" needs a dynamic linker.
     build_test lwp-outlive
+    build_recorded
     build_loop
     build_initramfs
 }
@@ -265,6 +279,17 @@ fetch_packages() {
         -all-root -comp lz4 -no-progress \
         -e usr/share/man usr/share/locale complete
     mv "$packages.squashfs.new" "$packages.squashfs"
+}
+
+# make_disk FILE: an empty file system that grows, unless there is one
+make_disk() {
+    disk=$1
+    [ ! -e "$disk" ] || return 0
+    need_packages e2fsprogs
+    rm -f "$disk.new"
+    truncate -s 16G "$disk.new"
+    logged boot-disk /sbin/mkfs.ext4 -q -m 0 "$disk.new"
+    mv "$disk.new" "$disk"
 }
 
 # quote WORD: for the shell in the guest

@@ -10,7 +10,7 @@
 #include <sys/random.h>
 
 #define ACCOUNTS 64
-#define BOOKINGS 20000
+#define BOOKINGS 5000
 
 static struct {
     int account[ACCOUNTS];
