@@ -52,7 +52,7 @@ static void *take(void *arg)
 
 int main(int argc, char **argv)
 {
-    int rounds = argc > 1 ? atoi(argv[1]) : 3000;
+    int rounds = argc > 1 ? atoi(argv[1]) : 300;
     pthread_t thread[THREADS];
 
     for (int i = 0; i < THREADS; i++) {

@@ -120,6 +120,7 @@ static void test_properties(void)
         { "max,vendor=CentaurHauls,pmu=on",
           "'pmu': there is no PMU for this vendor" },
         { "max,family=4,pmu=on", "'pmu': there is no PMU for this vendor" },
+        { "max,cpuid-fault=on", "'cpuid-fault' needs TCG and a CPU of Intel's" },
         { "max,pmu=on,insn-clocks=0",
           "'insn-clocks' must be between 1 and 1000, not 0" },
         { "max,pmu=on,refclk-ratio=10001",
@@ -175,6 +176,7 @@ typedef struct Record {
 } Record;
 
 #define MSR_PMC0                0xc1
+#define MSR_MISC_FEATURES_ENABLES 0x140
 #define MSR_EVTSEL0             0x186
 #define MSR_DEBUGCTL            0x1d9
 #define MSR_FIXED_CTR0          0x309
@@ -942,6 +944,37 @@ static void test_refused(void)
     guest_cleanup(&g);
 }
 
+/* A CPU at which CPUID faults goes on so; only where CPUID can fault */
+static void test_cpuid_fault(void)
+{
+    const char *cpu = SKYLAKE ",pmu=on,cpuid-fault=on";
+    const char *name = "cpu/msr_misc_features_enables";
+    g_autofree char *stream = NULL;
+    size_t size;
+    Guest g;
+
+    guest_init(&g);
+    guest_start(&g, cpu, "-S -smp 1");
+    guest_prepare_all(&g, 1);
+    write_msr(&g, AREA(0) + WRITES, MSR_MISC_FEATURES_ENABLES, 1);
+    guest_cont(&g);
+    guest_wait(&g, 0, SEQ, 1);
+    guest_save(&g);
+    assert_load_fails(&g, SKYLAKE ",pmu=on", "(cpuid-fault)");
+    g_assert_true(guest_load(&g, cpu, ""));
+    /* It is sent only if it is set. */
+    guest_save(&g);
+    g_assert_true(g_file_get_contents(g.stream, &stream, &size, NULL));
+    g_assert_nonnull(memmem(stream, size, name, strlen(name)));
+    g_assert_true(guest_load(&g, cpu, ""));
+    /* Nor does it survive a reset. */
+    qtest_qmp_assert_success(g.qts, "{ 'execute': 'system_reset' }");
+    qtest_qmp_eventwait(g.qts, "RESET");
+    guest_save(&g);
+    g_assert_true(guest_load(&g, SKYLAKE ",pmu=on", ""));
+    guest_cleanup(&g);
+}
+
 /* --- reset and hot-plug ------------------------------------------------- */
 
 static void guest_assert_reset(Guest *g, unsigned cpu)
@@ -1184,6 +1217,7 @@ int main(int argc, char **argv)
     qtest_add_func("/pmu/migrate/fields", test_fields);
     qtest_add_func("/pmu/migrate/without", test_without);
     qtest_add_func("/pmu/migrate/refused", test_refused);
+    qtest_add_func("/pmu/migrate/cpuid-fault", test_cpuid_fault);
     qtest_add_func("/pmu/reset", test_reset);
     qtest_add_func("/pmu/hotplug", test_hotplug);
     qtest_add_func("/pmu/monitor", test_monitor);

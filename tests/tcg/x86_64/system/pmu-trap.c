@@ -21,6 +21,9 @@ enum {
     SYSRET_BASE = SYSEXIT_DATA - 8, SYSRET_CODE = SYSRET_BASE + 16,
 };
 
+#define MSR_PLATFORM_INFO   0xce
+#define MSR_MISC_FEATURES   0x140
+#define CPUID_FAULT         (1u << 31)      /* of MSR_PLATFORM_INFO */
 #define MSR_SYSENTER_CS     0x174
 #define MSR_SYSENTER_ESP    0x175
 #define MSR_SYSENTER_EIP    0x176
@@ -116,6 +119,7 @@ CODE(code_lret, "push $0\n push $0\n lretq\n nop")
 CODE(code_hlt, "sti\n hlt\n nop\n cli")
 CODE(code_mwait, "lea (%rsp), %rax\n xor %ecx, %ecx\n xor %edx, %edx\n"
      "monitor\n sti\n mwait\n nop\n cli")
+CODE(code_cpuid, "xor %eax, %eax\n cpuid\n nop")
 CODE(code_privileged, "nop\n hlt\n nop")
 CODE(code_in, "nop\n in $0x80, %al\n nop")
 
@@ -153,6 +157,11 @@ static void watch(void)
 static void set_break(void)
 {
     set_dr((uintptr_t)break_here, 0x401);
+}
+
+static void fault_cpuid(void)
+{
+    wrmsr(MSR_MISC_FEATURES, 1);
 }
 
 static void no_gp_handler(void)
@@ -216,6 +225,11 @@ static const struct {
       .where = USER },
     { "SYSENTER, SYSEXIT", code_sysenter, 4, 1, 0, 0, NULL, 1, 1,
       .where = USER },
+    { "CPUID", code_cpuid, 3 },
+    { "CPUID that faults", code_cpuid, 2, 0, 0, GP, skip_error_2, 3, 1,
+      fault_cpuid, USER },
+    { "CPUID that would fault", code_cpuid, 3, .ready = fault_cpuid,
+      .where = KERNEL },
     { "HLT that faults", code_privileged, 2, 0, 0, GP, skip_error_1, 3, 1,
       .where = USER },
     { "IN that faults", code_in, 2, 0, 0, GP, skip_error_2, 3, 1,
@@ -290,6 +304,7 @@ static void end_case(int i)
     reset_handler(GP);
     set_pte(5, PTE_ALL);
     set_dr(0, 0x400);
+    wrmsr(MSR_MISC_FEATURES, 0);
 }
 
 /* Whether what should count does, in both rows */
@@ -472,6 +487,10 @@ int main(void)
     init_entries();
     start_lwp(1);
     report(slwpcb() == user_cb, "LWP is enabled beside the counters");
+    report(rdmsr(MSR_PLATFORM_INFO) == CPUID_FAULT &&
+           at_cpl(0, wrmsr(MSR_MISC_FEATURES, 2)) == GP &&
+           !rdmsr(MSR_MISC_FEATURES),
+           "CPUID can be made to fault");
     for (int i = 0; i < ARRAY_SIZE(traps); i++) {
         if (traps[i].where != KERNEL) {
             test_case(i, 3);
