@@ -135,7 +135,7 @@ build_test() {
 # of the one that is debugged goes with it.
 build_recorded() {
     build_test rr-demo -fno-inline -ffile-prefix-map="$guest/test"=/usr/src
-    for t in rr-threads rr-signals; do
+    for t in rr-threads rr-signals rr-rdrand; do
         build_test $t
     done
     build_test rr-threads32 -m32
@@ -326,18 +326,29 @@ find_program() {
     echo "$p"
 }
 
-# pack_program COPIES FILE [ARGUMENT...]: a disk with a program that runs here,
+# pack_program COPIES [FILE [ARGUMENT...]]: a disk with a program that runs here,
 # the libraries that it needs and the packages do not have, and the files that
 # COPIES lists, one a line.
 pack_program() {
     copies=$1
-    file=$2
-    shift 2
+    file=${2:-}
+    shift
     need_packages squashfs-tools
-    say "packing $file"
     program=$out/program
     fs=$program
     rm -rf "$fs" "$fs.squashfs"
+    mkdir -p "$fs"
+    [ -z "$file" ] || { shift && add_program "$@"; }
+    echo "$copies" | while read -r f; do
+        [ -z "$f" ] || copy_to_guest "$f"
+    done
+    logged boot-program mksquashfs "$fs" "$fs.squashfs" \
+        -all-root -comp lz4 -no-progress
+}
+
+# add_program [ARGUMENT...]: $file, and how it is to be started
+add_program() {
+    say "packing $file"
     mkdir -p "$fs$(guest_path "$(pwd)/.")"
     copy_to_guest "$file"
     if needs=$(ldd "$file" 2>&1); then
@@ -345,9 +356,6 @@ pack_program() {
         [ -z "$needs" ] || die "'$file' needs what is not here: $needs"
         copy_libraries "${packages:-$fs}" "$file"
     fi
-    echo "$copies" | while read -r f; do
-        [ -z "$f" ] || copy_to_guest "$f"
-    done
     {
         printf 'cd %s\n' "$(quote "$(pwd)")"
         [ -z "${LD_LIBRARY_PATH:-}" ] ||
@@ -357,6 +365,4 @@ pack_program() {
             printf 'set -- "$@" %s\n' "$(quote "$f")"
         done
     } > "$fs/command"
-    logged boot-program mksquashfs "$fs" "$fs.squashfs" \
-        -all-root -comp lz4 -no-progress
 }

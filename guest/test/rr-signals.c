@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { TICKS = 20 };
+enum { TICKS = 10 };
 
 static atomic_ulong place;
 static atomic_ulong heard;          /* of all places so far */

@@ -120,7 +120,8 @@ static void test_properties(void)
         { "max,vendor=CentaurHauls,pmu=on",
           "'pmu': there is no PMU for this vendor" },
         { "max,family=4,pmu=on", "'pmu': there is no PMU for this vendor" },
-        { "max,cpuid-fault=on", "'cpuid-fault' needs TCG and a CPU of Intel's" },
+        { "max,cpuid-fault=on",
+          "'cpuid-fault' needs TCG and a CPU of Intel's" },
         { "max,pmu=on,insn-clocks=0",
           "'insn-clocks' must be between 1 and 1000, not 0" },
         { "max,pmu=on,refclk-ratio=10001",
@@ -968,6 +969,7 @@ static void test_cpuid_fault(void)
     g_assert_nonnull(memmem(stream, size, name, strlen(name)));
     g_assert_true(guest_load(&g, cpu, ""));
     /* Nor does it survive a reset. */
+    guest_stop(&g);
     qtest_qmp_assert_success(g.qts, "{ 'execute': 'system_reset' }");
     qtest_qmp_eventwait(g.qts, "RESET");
     guest_save(&g);

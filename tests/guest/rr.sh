@@ -1,0 +1,119 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0-or-later
+#
+# usage: tests/guest/rr.sh [--release 10.0]
+#
+# Debian's rr in the guest: the demo; recordings that replay, on other CPU models
+# and kernels, in short, of which tests/long/rr.sh is the whole; a program of the
+# user's, whose recording is there in the next guest; and a CPU that rr does not
+# know.  Prints a line of PASS or FAIL for each.
+set -u
+
+release=${2:-10.0}
+top=$(cd "$(dirname "$0")/../.." && pwd)
+dir=$top/build/rr-test
+logs=$top/build/logs
+failed=0
+rm -rf "$dir"
+mkdir -p "$dir" "$logs" && cd "$dir" || exit 1
+
+# boot NAME STATUS OPTION...: scripts/boot, which has to end so; its output is left
+# in $log.
+boot() {
+    name=guest-rr-$1
+    should=$2
+    log=$logs/$name.log
+    shift 2
+    "$top/scripts/boot" --release "$release" --rr "$@" > "$log" 2>&1
+    status=$?
+    if [ $status = "$should" ]; then
+        echo "PASS $name"
+    else
+        echo "FAIL $name: status $status, should be $should: $(tail -n 1 "$log")"
+        failed=1
+    fi
+}
+
+# says PATTERN...: what there has to be in the output
+says() {
+    for p; do
+        if tr -d '\r' < "$log" | grep -q "$p"; then
+            echo "PASS $name: $p"
+        else
+            echo "FAIL $name: does not say '$p'; see $log"
+            failed=1
+        fi
+    done
+}
+
+# What programs of guest/test say
+reports() {
+    tr -d '\r' < "$log" | grep -E '^(PASS|FAIL) ' |
+        sed "s/^\([A-Z]*\) rr-replay: \([^ ]*\) .*: /\1 $name-\2: /"
+}
+
+boot demo 0
+says 'too far'
+
+boot Skylake-Client 0 --cpu Skylake-Client,pmu=on \
+    --test rr-replay=bzip2 rr-replay=signals rr-replay=threads32
+reports
+# Without CPUID faulting it would not replay.
+boot rdrand 0 --test rr-replay=rdrand
+reports
+boot EPYC 0 --cpu EPYC,pmu=on --kernel 6.12 \
+    --test rr-replay=python3 rr-replay=threads
+reports
+
+# It ends by a signal, and says something else in each run.
+cat > program.c << 'END'
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/random.h>
+int main(int argc, char **argv)
+{
+    unsigned x = 0;
+
+    getrandom(&x, sizeof(x), 0);
+    printf("%d %s: %u\n", argc, argv[1], x);
+    fflush(stdout);
+    abort();
+}
+END
+gcc -O1 -g -o program program.c || exit 1
+boot run 134 --run ./program "it's this"
+says "^2 it's this: [0-9]*$"
+said=$(tr -d '\r' < "$log" | grep "^2 it's")
+boot again 0 --test rr=replay=-a
+says "^$said$"
+
+# Every command of docs/rr.md does what it is there for.  Those behind --shell are
+# for the guest; gdb asks whether to quit.
+page=$top/docs/rr.md
+sed -n '/^.*c crash.c$/,/^    return 0;$/p' "$page" | sed 1d > crash.c
+echo '}' >> crash.c
+sed -n 's/^    # //p; s/^    (rr) //p; /^exit$/q' "$page" |
+    sed 's/^quit$/quit\ny/' > typed
+sed -n 's/^    \$ //p' "$page" > commands
+while read -r command <&3; do
+    case $command in
+    scripts/boot*)
+        # shellcheck disable=SC2086
+        set -- $command
+        shift 2
+        case $* in
+        *--run*) boot page-run 134 "$@" ;;
+        *--shell*) boot page-shell 0 "$@" < typed ;;
+        *) continue ;;          # the demo, as above
+        esac
+        ;;
+    *) eval "$command" || exit 1 ;;
+    esac
+done 3< commands
+says 'Old value' 'table.n. += 1000'
+
+boot unknown 1 --cpu max,pmu=on
+says 'boot: rr does not record with -cpu max,pmu=on;'
+boot no-counters 1 --cpu Skylake-Client
+says 'boot: the guest has no performance counters with -cpu Skylake-Client;'
+exit $failed
