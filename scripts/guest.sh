@@ -135,7 +135,7 @@ build_test() {
 # of the one that is debugged goes with it.
 build_recorded() {
     build_test rr-demo -fno-inline -ffile-prefix-map="$guest/test"=/usr/src
-    for t in rr-threads rr-signals rr-rdrand; do
+    for t in rr-threads rr-signals rr-rdrand rr-counts; do
         build_test $t
     done
     build_test rr-threads32 -m32

@@ -49,7 +49,8 @@ says() {
 # What programs of guest/test say
 reports() {
     tr -d '\r' < "$log" | grep -E '^(PASS|FAIL) ' |
-        sed "s/^\([A-Z]*\) rr-replay: \([^ ]*\) .*: /\1 $name-\2: /"
+            sed "s/^\([A-Z]*\) rr-replay: \([^ ]*\) .*: /\1 $name-\2: /
+             s/^\([A-Z]*\) rr-counts: /\1 $name-counts: /"
 }
 
 boot demo 0
@@ -58,11 +59,11 @@ says 'too far'
 boot Skylake-Client 0 --cpu Skylake-Client,pmu=on \
     --test rr-replay=bzip2 rr-replay=signals rr-replay=threads32
 reports
-# Without CPUID faulting it would not replay.
-boot rdrand 0 --test rr-replay=rdrand
+# Without CPUID faulting, what asks for RDRAND would not replay.
+boot max 0 --test rr-counts rr-replay=rdrand
 reports
 boot EPYC 0 --cpu EPYC,pmu=on --kernel 6.12 \
-    --test rr-replay=python3 rr-replay=threads
+    --test rr-counts rr-replay=python3 rr-replay=threads
 reports
 
 # It ends by a signal, and says something else in each run.
