@@ -338,7 +338,10 @@ pack_program() {
     fs=$program
     rm -rf "$fs" "$fs.squashfs"
     mkdir -p "$fs"
-    [ -z "$file" ] || { shift && add_program "$@"; }
+    if [ "$file" ]; then
+        shift
+        add_program "$@"
+    fi
     echo "$copies" | while read -r f; do
         [ -z "$f" ] || copy_to_guest "$f"
     done

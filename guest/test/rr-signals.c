@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { TICKS = 10 };
+enum { TICKS = 5 };
 
 static atomic_ulong place;
 static atomic_ulong heard;          /* of all places so far */
@@ -33,7 +33,7 @@ static unsigned long compute(void)
     ticks = 0;
     setitimer(ITIMER_REAL, &on, NULL);
     for (place = 0; ticks < TICKS; place++) {
-        if (place % 4096 == 0) {
+        if (place % 65536 == 0) {
             getppid();
         }
     }
@@ -43,7 +43,7 @@ static unsigned long compute(void)
 
 int main(int argc, char **argv)
 {
-    int children = argc > 1 ? atoi(argv[1]) : 3;
+    int children = argc > 1 ? atoi(argv[1]) : 2;
     struct sigaction action = { .sa_handler = tick, .sa_flags = SA_RESTART };
     unsigned long said;
     int fd[2], status;
