@@ -218,6 +218,8 @@ build_initramfs() {
             { mkdir -p "$fs/bin/$d" &&
                 cp "$build/tools/$d/lwp-preload.so" "$fs/bin/$d"; }
     done
+    # Debian 13 leaves it to a script of its package.
+    ln -s ../lib32/ld-linux.so.2 "$fs/usr/lib/ld-linux.so.2"
     ln -s lib/x86_64-linux-gnu "$fs/bin/lib64"
     ln -s lib/i386-linux-gnu "$fs/bin/lib32"
     copy_libraries "$fs" "$fs/bin/bzip2" "$fs/bin/lwp" "$fs/bin/example" \

@@ -429,7 +429,9 @@ static bool read_config(void)
     bool ok;
     int fd;
 
-    if (!dir || strlen(dir) >= sizeof(directory)) {
+    /* rr does not record what LWP stores. */
+    if (!dir || strlen(dir) >= sizeof(directory) ||
+        getenv("RUNNING_UNDER_RR")) {
         return false;
     }
     strcpy(directory, dir);

@@ -750,6 +750,11 @@ bool run(Recorder *r)
     sigset_t watched, mask;
     bool ok;
 
+    if (getenv("RUNNING_UNDER_RR")) {
+        say(r, "cannot profile under rr, which does not record what LWP "
+            "stores");
+        return false;
+    }
     sigemptyset(&watched);
     sigaddset(&watched, SIGCHLD);
     sigaddset(&watched, SIGINT);

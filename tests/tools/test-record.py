@@ -1257,6 +1257,27 @@ __attribute__((destructor)) static void tell(void)
 """
 
 
+class Rr(Case):
+    """Under rr, which does not record what LWP stores"""
+
+    def test_refused(self):
+        """lwp says so."""
+        self.lwp('record', '--', 'true', status=1,
+                 env={**os.environ, 'RUNNING_UNDER_RR': '1'})
+        self.assertEqual(self.stderr, 'lwp record: cannot profile under rr, '
+                         'which does not record what LWP stores\n')
+
+    def test_not_profiled(self):
+        """What a profiled program records is not profiled."""
+        env = {**os.environ}
+        env.pop('RUNNING_UNDER_RR', None)
+        for name in 'RUNNING_UNDER_RR', 'ANOTHER':
+            under_rr = name == 'RUNNING_UNDER_RR'
+            self.lwp('record', '--', 'env', name + '=1',
+                     *self.guest('loop', 1000), env=env, status=int(under_rr))
+            self.assertEqual('nothing was profiled' in self.stderr, under_rr)
+
+
 class Driver(Case):
     """What lwp makes of its driver; that itself is tested in guests."""
 
