@@ -242,11 +242,13 @@ static void test_seccomp(uint64_t none)
 
 /*
  * Each period from the first branch of steps() to its last: the signal comes
- * behind that branch, before the next instruction.
+ * behind that branch, before the next instruction.  When Linux switches tasks it
+ * gives a counter two events at least, and then it can come late by one, so each
+ * has three tries.
  */
 static void test_interrupt(void)
 {
-    long before = 0, right = 0, wrong = 0;
+    long before = 0, right = 0, wrong = 0, tries = 0;
 
     handle(SIGIO, on_overflow);
     for (long period = 2; period <= STEPS; period++) {
@@ -268,8 +270,12 @@ static void test_interrupt(void)
         before = right ? before : period - k;
         if (stopped_at == FIRST_STEP + k * STEP_SIZE && period == k + before) {
             right++;
+            tries = 0;
+        } else if (++tries < 3) {
+            period--;
         } else {
             wrong++;
+            tries = 0;
         }
     }
     check("periods with the interrupt elsewhere", wrong, 0);

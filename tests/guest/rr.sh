@@ -95,7 +95,7 @@ while read -r command <&3; do
     *) eval "$command" || exit 1 ;;
     esac
 done 3< commands
-says 'Old value' 'table.n. += 1000'
+says 'Old value' '17 is one too many'
 
 boot unknown 1 --cpu max,pmu=on
 says 'boot: rr does not record with -cpu max,pmu=on;'
