@@ -242,9 +242,9 @@ static void test_seccomp(uint64_t none)
 
 /*
  * Each period from the first branch of steps() to its last: the signal comes
- * behind that branch, before the next instruction.  When Linux switches tasks it
- * gives a counter two events at least, and then it can come late by one, so each
- * has three tries.
+ * behind that branch, before the next instruction.  When Linux switches tasks
+ * it gives a counter two events at least, and then it can come late by one, so
+ * each has three tries.
  */
 static void test_interrupt(void)
 {
