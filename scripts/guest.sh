@@ -246,7 +246,7 @@ build_guest() {
     build_tools "$1"
     build_workload
     for t in lwp-stress lwp-notify lwp-leak lwp-load lwp-limits lwp-kvm \
-        lwp-resume lwp-fault pmu-load; do
+        lwp-resume lwp-fault lwp-ticks pmu-load; do
         build_test $t -static
     done
     build_test lwp-stress32 -static -m32

@@ -38,6 +38,9 @@ for kernel; do
         lwp-leak lwp-notify lwp-notify=throttled lwp-limits=/lib/lwp.ko \
         lwp-fault=/lib/lwp-fault.ko lwp-load=20=/lib/lwp.ko lwp-outlive
 
+    # Beside a program that counts as rr does
+    boot ticks --kernel "$kernel" --cpu Opteron_G5,+lwp,pmu=on --test lwp-ticks
+
     # Suspend to RAM takes LWP away, and this tells of it.
     boot resume --kernel "$kernel" --test lwp-resume
 
