@@ -420,18 +420,18 @@ static void access_caches(const Access *a)
     }
 }
 
-static inline void access_unknown(CPUX86State *env, uint64_t addr,
-                                  uint64_t desc, bool load, bool store,
-                                  uintptr_t ra)
+/* Not inline: few accesses come here, and all helpers would save registers. */
+static void __attribute__((noinline))
+access_unknown(CPUX86State *env, uint64_t addr, uint64_t desc, uintptr_t ra)
 {
-    unsigned size = RETIRE_LINE_SIZE - (uint8_t)desc;
+    bool load = desc & RETIRE_ACCESS_LOAD;
+    bool store = desc & RETIRE_ACCESS_STORE;
 
 #ifdef CONFIG_USER_ONLY
     RetireState *r = &env->retire;
 
     /* The same as access_caches() for most of them, but faster. */
-    if (r->misses > 0 &&
-        (addr & (RETIRE_LINE_SIZE - 1)) + size <= RETIRE_LINE_SIZE) {
+    if ((addr & (RETIRE_LINE_SIZE - 1)) <= (uint8_t)desc && r->misses > 0) {
         switch (retire_cache_access(env_archcpu(env)->retire_cache,
                                     addr >> RETIRE_LINE_BITS, addr, store)) {
         case RETIRE_SOURCE_L2:
@@ -447,7 +447,7 @@ static inline void access_unknown(CPUX86State *env, uint64_t addr,
     access_caches(&(Access) {
         .env = env,
         .addr = addr,
-        .size = size,
+        .size = RETIRE_LINE_SIZE - (uint8_t)desc,
         .load = load,
         .store = store,
         .late = desc & RETIRE_ACCESS_LATE,
@@ -455,21 +455,53 @@ static inline void access_unknown(CPUX86State *env, uint64_t addr,
     });
 }
 
+/* The same for most accesses of one who is alone. */
+static inline bool access_known(CPUX86State *env, uint64_t addr, uint64_t desc,
+                                bool load)
+{
+#ifdef CONFIG_USER_ONLY
+    uint64_t line = addr >> RETIRE_LINE_BITS;
+    RetireState *r = &env->retire;
+
+    if ((addr & (RETIRE_LINE_SIZE - 1)) > (uint8_t)desc ||
+        !env->retire_filter.has_ways) {
+        return false;
+    }
+    if (retire_filter_access(&env->retire_filter, line, addr)) {
+        return true;
+    }
+    if (r->misses > 0 &&
+        retire_cache_access_l2(env_archcpu(env)->retire_cache, line, addr)) {
+        r->misses -= load;
+        return true;
+    }
+#endif
+    return false;
+}
+
 /* Called for accesses that the filter does not know to change nothing. */
 void helper_retire_load(CPUX86State *env, uint64_t addr, uint64_t desc)
 {
-    access_unknown(env, addr, desc, true, false, GETPC());
+    if (!access_known(env, addr, desc, true)) {
+        access_unknown(env, addr, desc | RETIRE_ACCESS_LOAD, GETPC());
+    }
 }
 
 void helper_retire_store(CPUX86State *env, uint64_t addr, uint64_t desc)
 {
-    access_unknown(env, addr, desc, false, true, GETPC());
+    if (!access_known(env, addr, desc, false)) {
+        access_unknown(env, addr, desc | RETIRE_ACCESS_STORE, GETPC());
+    }
 }
 
 /* A load and a store of the same bytes. */
 void helper_retire_update(CPUX86State *env, uint64_t addr, uint64_t desc)
 {
-    access_unknown(env, addr, desc, true, true, GETPC());
+    if (!access_known(env, addr, desc, true)) {
+        access_unknown(env, addr,
+                       desc | RETIRE_ACCESS_LOAD | RETIRE_ACCESS_STORE,
+                       GETPC());
+    }
 }
 
 void retire_cpu_access(CPUX86State *env, vaddr addr, unsigned size,

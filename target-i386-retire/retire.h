@@ -155,6 +155,8 @@ static inline RetireInsn retire_insn(CPUX86State *env, uint64_t ip,
  * less the size of the access, and this.
  */
 #define RETIRE_ACCESS_LATE      (1u << 8)   /* the instruction counts later */
+#define RETIRE_ACCESS_LOAD      (1u << 9)   /* these two by the helpers */
+#define RETIRE_ACCESS_STORE     (1u << 10)
 
 #ifdef CONFIG_TCG
 /*

@@ -32,6 +32,7 @@ typedef struct RetireDisas {
     uint8_t whole;          /* the next accesses are one, of so many bytes */
     uint8_t rest;           /* of which so many are still to come */
     RetireBranch branch;    /* what the current instruction is */
+    TCGv_i64 slot, addr;    /* for retire_gen_access() */
     TCGv ip;                /* its effective address, if counted late */
     TCGv next;              /* of what follows in memory, if it is a CALL */
     uint32_t offset;        /* the instruction's address in the page */

@@ -6,18 +6,11 @@
 #include <string.h>
 #include "cache.h"
 
-/*
- * A way is a word: a physical line and two flags.  The ways of a set are in the
- * order of their use, the most recent first, and empty ones (0) last.
- */
-#define WAY_VALID       1u
-#define WAY_OWNED       2u      /* no other processor has the line */
-#define WAY_SHIFT       2
-
 typedef struct Level {
     uint64_t *ways;
     uint64_t set_mask;
     uint32_t assoc;         /* 0 if there is no such cache */
+    uint32_t stride;        /* from set to set */
 } Level;
 
 /*
@@ -28,6 +21,7 @@ typedef struct Level {
 struct RetireCache {
     atomic_flag lock;
     Level l1, l2;
+    bool in_slots;          /* L1's ways */
     RetireFilter *filter;
     RetireUncore *uncore;
     RetireCache *next;
@@ -94,34 +88,64 @@ static bool level_init(Level *l, const RetireGeometry *g)
     if (g->size == 0) {
         return true;
     }
-    l->assoc = g->assoc;
+    l->assoc = l->stride = g->assoc;
     l->set_mask = g->size / RETIRE_LINE_SIZE / g->assoc - 1;
     l->ways = calloc(g->size / RETIRE_LINE_SIZE, sizeof(*l->ways));
     return l->ways;
 }
 
-static void level_flush(Level *l)
+/* The same for L1D, which is in the slots if it fits. */
+static bool l1_init(RetireCache *c, const RetireGeometry *g)
 {
-    if (l->assoc) {
-        memset(l->ways, 0, (l->set_mask + 1) * l->assoc * sizeof(*l->ways));
+    RetireFilter *f = c->filter;
+
+    *f = (RetireFilter) { 0 };
+    c->in_slots = g->assoc == RETIRE_SLOT_WAYS &&
+                  g->size == g->assoc * RETIRE_NR_SLOTS * RETIRE_LINE_SIZE;
+    if (!c->in_slots) {
+        return level_init(&c->l1, g);
+    }
+    f->has_ways = !has_lock(c);
+    c->l1 = (Level) {
+        .ways = f->slot[0].way,
+        .set_mask = RETIRE_NR_SLOTS - 1,
+        .assoc = g->assoc,
+        .stride = sizeof(RetireSlot) / sizeof(uint64_t),
+    };
+    return true;
+}
+
+static void l1_free(RetireCache *c)
+{
+    if (!c->in_slots) {
+        free(c->l1.ways);
     }
 }
 
 static inline uint64_t *set_of(const Level *l, uint64_t line)
 {
-    return l->ways + (line & l->set_mask) * l->assoc;
+    return l->ways + (line & l->set_mask) * l->stride;
+}
+
+static void level_flush(Level *l)
+{
+    if (l->assoc) {
+        for (uint64_t n = 0; n <= l->set_mask; n++) {
+            memset(set_of(l, n), 0, l->assoc * sizeof(*l->ways));
+        }
+    }
 }
 
 /* The number of the way that has @line, or @assoc. */
 static inline uint32_t find_in(const uint64_t *set, uint64_t line,
                                uint32_t assoc)
 {
-    uint64_t word = line << WAY_SHIFT | WAY_VALID;
+    uint64_t word = line << RETIRE_WAY_SHIFT | RETIRE_WAY_VALID;
     uint32_t way;
 
 #pragma GCC unroll 16
     for (way = 0; way < assoc; way++) {
-        if ((set[way] & ~(uint64_t)WAY_OWNED) == word) {
+        if ((set[way] & ~(uint64_t)RETIRE_WAY_OWNED) == word) {
             break;
         }
     }
@@ -165,7 +189,7 @@ static inline void move_to_front(uint64_t *set, uint32_t way, uint64_t word)
 /* Make the line of @word the most recent one; returns what makes room. */
 static uint64_t touch(Level *l, uint64_t word)
 {
-    uint64_t line = word >> WAY_SHIFT, victim = 0;
+    uint64_t line = word >> RETIRE_WAY_SHIFT, victim = 0;
     uint64_t *set = set_of(l, line);
     uint32_t way = find(l, set, line);
 
@@ -201,7 +225,7 @@ static bool share(Level *l, uint64_t line)
     if (!way) {
         return false;
     }
-    *way &= ~(uint64_t)WAY_OWNED;
+    *way &= ~(uint64_t)RETIRE_WAY_OWNED;
     return true;
 }
 
@@ -247,6 +271,9 @@ RetireUncore *retire_uncore_new(const RetireGeometry *g)
 
 void retire_uncore_share(RetireUncore *uncore)
 {
+    for (RetireCache *c = uncore->caches; c; c = c->next) {
+        c->filter->has_ways = false;
+    }
     uncore->shared = true;
 }
 
@@ -261,17 +288,17 @@ RetireCache *retire_cache_new(RetireUncore *uncore, const RetireGeometry *g,
 {
     RetireCache *c = calloc(1, sizeof(*c));
 
-    if (!c || !level_init(&c->l1, &g[RETIRE_L1D]) ||
-        !level_init(&c->l2, &g[RETIRE_L2])) {
-        if (c) {
-            free(c->l1.ways);
-            free(c);
-        }
+    if (!c) {
         return NULL;
     }
     c->filter = filter;
-    retire_filter_clear(filter);
     c->uncore = uncore;
+    if (!l1_init(c, &g[RETIRE_L1D]) || !level_init(&c->l2, &g[RETIRE_L2])) {
+        l1_free(c);
+        free(c);
+        return NULL;
+    }
+    retire_filter_clear(filter);
     lock(&uncore->lock);
     c->next = uncore->caches;
     uncore->caches = c;
@@ -289,7 +316,7 @@ void retire_cache_free(RetireCache *c)
     }
     *p = c->next;
     unlock(&c->uncore->lock);
-    free(c->l1.ways);
+    l1_free(c);
     free(c->l2.ways);
     free(c);
 }
@@ -303,6 +330,7 @@ void retire_cache_flush(RetireCache *c)
     level_flush(&c->l1);
     level_flush(&c->l2);
     retire_filter_clear(c->filter);
+    c->filter->has_ways = c->in_slots && !has_lock(c);
     unlock_own(c);
     level_flush(&u->l3);
     unlock(&u->lock);
@@ -310,10 +338,9 @@ void retire_cache_flush(RetireCache *c)
 
 /* Make a line the most recent one of L1, and of its set in the filter. */
 static inline void use(RetireCache *c, uint64_t *set, uint32_t way,
-                       uint64_t word,
-                       uint64_t addr)
+                       uint64_t word, uint64_t addr)
 {
-    uint64_t line = word >> WAY_SHIFT, last = set[0] >> WAY_SHIFT;
+    uint64_t line = word >> RETIRE_WAY_SHIFT, last = set[0] >> RETIRE_WAY_SHIFT;
     uint64_t n = line % RETIRE_NR_SLOTS;
 
     addr &= -(uint64_t)RETIRE_LINE_SIZE;
@@ -321,8 +348,28 @@ static inline void use(RetireCache *c, uint64_t *set, uint32_t way,
         clear_slot(c->filter, last, true);
     }
     set_slot(&c->filter->slot[n].load, addr);
-    set_slot(&c->filter->slot[n].store, word & WAY_OWNED ? addr : no_line(n));
+    set_slot(&c->filter->slot[n].store,
+             word & RETIRE_WAY_OWNED ? addr : no_line(n));
     move_to_front(set, way < c->l1.assoc ? way : way - 1, word);
+}
+
+bool retire_cache_access_l2(RetireCache *c, uint64_t line, uint64_t addr)
+{
+    RetireSlot *slot = &c->filter->slot[line % RETIRE_NR_SLOTS];
+    uint64_t word = retire_own_way(line);
+    uint64_t *set = set_of(&c->l2, line), *way = set, *end = set + c->l2.assoc;
+
+    while (*way != word) {
+        if (++way == end) {
+            return false;
+        }
+    }
+    for (; way > set; way--) {
+        way[0] = way[-1];
+    }
+    set[0] = word;
+    retire_slot_insert(slot, RETIRE_SLOT_WAYS - 1, word, addr);
+    return true;
 }
 
 RetireSource retire_cache_access(RetireCache *c, uint64_t line, uint64_t addr,
@@ -335,14 +382,14 @@ RetireSource retire_cache_access(RetireCache *c, uint64_t line, uint64_t addr,
     lock_own(c);
     way = find(&c->l1, set, line);
     if (way < c->l1.assoc) {
-        if (!store || (set[way] & WAY_OWNED)) {
+        if (!store || (set[way] & RETIRE_WAY_OWNED)) {
             use(c, set, way, set[way], addr);
             source = RETIRE_SOURCE_L1;
         }
     } else {
         set2 = set_of(&c->l2, line);
         way2 = find(&c->l2, set2, line);
-        if (way2 < c->l2.assoc && (!store || (set2[way2] & WAY_OWNED))) {
+        if (way2 < c->l2.assoc && (!store || (set2[way2] & RETIRE_WAY_OWNED))) {
             move_to_front(set2, way2, set2[way2]);
             use(c, set, way, set2[0], addr);
             source = RETIRE_SOURCE_L2;
@@ -381,7 +428,7 @@ RetireSource retire_cache_fill(RetireCache *c, uint64_t line, uint64_t addr,
 {
     RetireUncore *u = c->uncore;
     uint64_t *set = set_of(&c->l1, line);
-    uint64_t word = line << WAY_SHIFT | WAY_VALID, victim;
+    uint64_t word = line << RETIRE_WAY_SHIFT | RETIRE_WAY_VALID, victim;
     uint32_t way;
     RetireSource source;
     bool remote, l3;
@@ -389,7 +436,7 @@ RetireSource retire_cache_fill(RetireCache *c, uint64_t line, uint64_t addr,
     lock(&u->lock);
     remote = snoop(c, line, store ? take : share);
     if (store || !remote) {
-        word |= WAY_OWNED;
+        word |= RETIRE_WAY_OWNED;
     }
     /* L3 does not keep what it gives, nor what is going to change. */
     l3 = (store || !remote) && take(&u->l3, line);

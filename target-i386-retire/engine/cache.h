@@ -36,6 +36,9 @@ typedef struct RetireGeometry {
     uint32_t assoc;         /* ways */
 } RetireGeometry;
 
+#define RETIRE_NR_SLOTS    64
+#define RETIRE_SLOT_WAYS   4
+
 /*
  * A short cut for translated code: an access within the line at @load or, if
  * it writes, @store changes nothing, because that line is the most recently
@@ -43,16 +46,17 @@ typedef struct RetireGeometry {
  *
  * Slots are found by bits 11:6 of an address, linear or physical; the lines
  * in them are linear.  Whoever changes the mapping has to clear the filter.
+ * The ways are those of L1D's set if it has a set for each slot.
  */
 typedef struct RetireSlot {
     uint64_t load, store;   /* addresses */
-    uint64_t unused[6];     /* RETIRE_LINE_SIZE each, which saves a shift */
+    uint64_t way[RETIRE_SLOT_WAYS];
+    uint64_t unused[2];     /* RETIRE_LINE_SIZE each, which saves a shift */
 } RetireSlot;
-
-#define RETIRE_NR_SLOTS    64
 
 typedef struct RetireFilter {
     RetireSlot slot[RETIRE_NR_SLOTS];
+    bool has_ways;          /* and nobody else could want them */
 } RetireFilter;
 
 void retire_filter_clear(RetireFilter *filter);
@@ -92,5 +96,57 @@ RetireSource retire_cache_access(RetireCache *c, uint64_t line, uint64_t addr,
 RetireSource retire_cache_fill(RetireCache *c, uint64_t line, uint64_t addr,
                                bool store);
 RetireSource retire_cache_peek(RetireCache *c, uint64_t line);
+
+/*
+ * A way is a word: a physical line and two flags.  The ways of a set are in the
+ * order of their use, the most recent first, and empty ones (0) last.
+ */
+#define RETIRE_WAY_VALID   1u
+#define RETIRE_WAY_OWNED   2u      /* no other processor has the line */
+#define RETIRE_WAY_SHIFT   2
+
+/* All that is in a cache of one who is alone is owned. */
+static inline uint64_t retire_own_way(uint64_t line)
+{
+    return line << RETIRE_WAY_SHIFT | RETIRE_WAY_OWNED | RETIRE_WAY_VALID;
+}
+
+/* Make @word the most recent one, in the place of @way. */
+static inline void retire_slot_insert(RetireSlot *slot, uint32_t way,
+                                      uint64_t word, uint64_t addr)
+{
+    for (; way > 0; way--) {
+        slot->way[way] = slot->way[way - 1];
+    }
+    slot->way[0] = word;
+    slot->load = slot->store = addr & -(uint64_t)RETIRE_LINE_SIZE;
+}
+
+/*
+ * These two do what retire_cache_access() does, for most accesses, where the
+ * filter has ways: the first if the line is in L1D, the second if it is not,
+ * but in L2.  Or else they return false, with nothing done.
+ */
+static inline bool retire_filter_access(RetireFilter *f, uint64_t line,
+                                        uint64_t addr)
+{
+    RetireSlot *slot = &f->slot[line % RETIRE_NR_SLOTS];
+    uint64_t word = retire_own_way(line);
+
+    if (slot->way[1] == word) {
+        retire_slot_insert(slot, 1, word, addr);
+    } else if (slot->way[2] == word) {
+        retire_slot_insert(slot, 2, word, addr);
+    } else if (slot->way[3] == word) {
+        retire_slot_insert(slot, 3, word, addr);
+    } else if (slot->way[0] == word) {
+        retire_slot_insert(slot, 0, word, addr);
+    } else {
+        return false;
+    }
+    return true;
+}
+
+bool retire_cache_access_l2(RetireCache *c, uint64_t line, uint64_t addr);
 
 #endif
