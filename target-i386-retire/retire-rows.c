@@ -175,6 +175,10 @@ static RetirePlan rows_trip(CPUX86State *env, const RetireBlock *block,
     if (plan.action == RETIRE_PLAN_STEP) {
         plan.insns = MIN(plan.insns, left + 1ull);
     } else if (block->insns > left || (block->branch && !branches)) {
+        if (plan.action == RETIRE_PLAN_DUE) {
+            /* Of a step, only the last instruction may matter to anybody. */
+            left = MIN(left, c->distance(env));
+        }
         /* A branch is the last one of its block. */
         plan.action = RETIRE_PLAN_STEP;
         plan.insns = MIN(block->insns, left + 1ull);
