@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * What a program of tests/oracle/differential runs in, in system mode: runs
+ * body() with each of its LWPCBs and settings of performance counters, and
+ * writes the LWPCB before and after, the ring and the counters to debugcon.
+ *
+ * A fault resumes at resume_at if that is set; else one of the guard page makes
+ * it accessible, and the instruction starts again.  Interrupts of counter 0
+ * have a handler and a stack of their own, so they can come anywhere.
+ */
+
+#include "pmu-kernel.h"
+#include "differential.h"
+
+enum {
+    RING_BYTES = 8192,
+    GUARD = 6, BAD = 4,         /* pages of the window */
+    NMI = 2, PROTECT = 33, NOTHING = 34,
+    COUNTERS = 4, FIXED = 3,
+};
+
+typedef struct Session {
+    uint8_t cb[CB_BYTES];
+    uint32_t cs, evtsel[COUNTERS], fixed_ctrl;
+    int32_t pmc[COUNTERS];
+    uint64_t fixed[FIXED], global;
+    int64_t period;             /* of counter 0, negative */
+} Session;
+
+uint64_t enabled, reload;
+static uint8_t pmi_stack[4096] __attribute__((aligned(16)));
+uint8_t lwp_ring[RING_BYTES] __attribute__((aligned(4096)));
+
+#define ENTER(name, bits, reg) \
+    ".code" bits "\n" \
+    name ": llwpcb %" reg "di\n" \
+    "    call body\n" \
+    "    xor %eax, %eax\n" \
+    "    llwpcb %" reg "ax\n" \
+    "    int $32\n"
+
+#define WRMSR(msr) \
+    "    mov $" #msr ", %ecx\n" \
+    "    wrmsr\n"
+
+asm(".text\n"
+    ENTER("enter32", "32", "e")
+    ENTER("enter64", "64", "r")
+    "on_pmi:\n"
+    "    push %rax\n push %rcx\n push %rdx\n"
+    "    xor %eax, %eax\n"
+    "    xor %edx, %edx\n"
+    WRMSR(0x38f)
+    "    mov reload, %eax\n"
+    "    mov reload + 4, %edx\n"
+    WRMSR(0xc1)
+    "    mov $1, %eax\n"
+    "    xor %edx, %edx\n"
+    WRMSR(0x390)
+    "    mov $0xfee00340, %eax\n"
+    "    movl $0x400, (%rax)\n"
+    "    mov enabled, %eax\n"
+    "    mov enabled + 4, %edx\n"
+    WRMSR(0x38f)
+    "    pop %rdx\n pop %rcx\n pop %rax\n"
+    "    iretq\n");
+
+static void out(const void *p, size_t n)
+{
+    asm volatile("rep outsb" : "+S" (p), "+c" (n) : "d" (0xe9) : "memory");
+}
+
+/* Go on behind an exception, if that is not the end. */
+static bool handled(unsigned vector)
+{
+    if (vector == EXIT) {
+        return false;
+    }
+    if (resume_at) {
+        regs.rip = resume_at;
+        resume_at = 0;
+        return true;
+    }
+    if (vector == PF && fault_address / PAGE == WINDOW / PAGE + GUARD) {
+        set_pte(GUARD, PTE_ALL);
+        return true;
+    }
+    if (vector == PROTECT) {
+        set_pte(GUARD, 0);
+    }
+    return vector == PROTECT || vector == NOTHING;
+}
+
+static bool run_session(Session *s)
+{
+    uint64_t val;
+    int i;
+
+    memset(lwp_ring, RING_FILL, sizeof(lwp_ring));
+    out(s->cb, CB_BYTES);
+    for (i = 0; i < COUNTERS; i++) {
+        wrmsr(MSR_EVTSEL(i), s->evtsel[i]);
+        wrmsr(MSR_PMC(i), s->pmc[i]);
+    }
+    for (i = 0; i < FIXED; i++) {
+        wrmsr(MSR_FIXED_CTR(i), s->fixed[i]);
+    }
+    wrmsr(MSR_FIXED_CTR_CTRL, s->fixed_ctrl);
+    reload = s->period;
+    enabled = s->global;
+    set_up(s->cs, (uintptr_t)(s->cs == USER_CODE32 ? enter32 : enter64));
+    regs.rdi = s->cs & 3 ? (uintptr_t)s->cb : 0;
+    wrmsr(MSR_GLOBAL_CTRL, enabled);
+    do {
+        run();
+    } while (handled(regs.vector));
+    wrmsr(MSR_GLOBAL_CTRL, 0);
+    out(s->cb, CB_BYTES);
+    out(lwp_ring, RING_BYTES);
+    for (i = 0; i < COUNTERS + FIXED; i++) {
+        val = rdmsr(i < COUNTERS ? MSR_PMC(i) : MSR_FIXED_CTR(i - COUNTERS));
+        out(&val, sizeof(val));
+    }
+    val = rdmsr(MSR_GLOBAL_STATUS);
+    out(&val, sizeof(val));
+    MARK();
+    wrmsr(MSR_GLOBAL_STATUS_RESET, val);
+    return regs.vector == EXIT;
+}
+
+int main(void)
+{
+    int failures = 0;
+
+    kernel_init();
+    apic_init(LVT_NMI);
+    wrmsr(MSR_GLOBAL_CTRL, 0);
+    asm volatile("mov %0, %%es" : : "r" (USER_DATA));
+    xsetbv0(7 | LWP_XSTATE);
+    wrmsr(MSR_LWP_CFG, cpuid_reg(0x8000001c, 0, 3) & ~LWP_FLAG_INT);
+    set_handler(NMI, on_pmi);
+    idt[NMI].low += 1ull << 32;         /* IST2 */
+    *(uint64_t *)&tss[11] = (uintptr_t)(pmi_stack + sizeof(pmi_stack));
+    for (int i = 0; i < nr_sessions; i++) {
+        set_pte(BAD, 0);
+        failures += !run_session((Session *)sessions + i);
+    }
+    return failures;
+}

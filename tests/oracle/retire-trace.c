@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * A TCG plugin that writes down which instructions start, for a script that
+ * works out what retires (tests/oracle/differential).
+ *
+ * usage: -plugin retire-trace.so,out=PREFIX[,from=ADDRESS]
+ *                [,entry=FIRST-LAST]...
+ *
+ * PREFIX.code has a line "ADDRESS BYTES" for each instruction translated, in
+ * hexadecimal; its number is that of the line, from 0.  PREFIX.N has 32-bit
+ * words, the numbers of what vCPU N starts.  If bit 31 is set, the state in
+ * front of it follows: 16 registers (RAX, RCX, RDX, RBX, RSP, RBP, RSI, RDI,
+ * R8 to R15) and STACK bytes from RSP on, in 64-bit words.  That is so for
+ * those whose effect on the counters depends on it, and for those at the
+ * addresses of entry, where handlers of signals or exceptions begin.  Nothing
+ * is written before the instruction at the address of from starts.
+ */
+
+#include <glib.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <qemu-plugin.h>
+
+QEMU_PLUGIN_EXPORT int qemu_plugin_version = QEMU_PLUGIN_VERSION;
+
+#define REGS        16
+#define STACK       256
+#define WITH_STATE  (1u << 31)
+
+typedef struct Cpu {
+    FILE *out;
+    bool on;
+    struct qemu_plugin_register *regs[REGS];
+} Cpu;
+
+static const char *const names[][REGS] = {
+    { "rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi", "r8", "r9",
+      "r10", "r11", "r12", "r13", "r14", "r15" },
+    { "eax", "ecx", "edx", "ebx", "esp", "ebp", "esi", "edi" },
+};
+enum { RSP = 4 };
+
+static GMutex lock;             /* of @code and @count */
+static FILE *code;
+static uint32_t count;
+static const char *prefix;
+static uint64_t from;
+static GArray *entries;         /* pairs of addresses */
+static struct qemu_plugin_scoreboard *cpus;
+
+static void start(unsigned vcpu, void *number)
+{
+    Cpu *cpu = qemu_plugin_scoreboard_find(cpus, vcpu);
+    uint32_t word = GPOINTER_TO_UINT(number);
+
+    if (!cpu->on) {
+        return;
+    }
+    fwrite(&word, sizeof(word), 1, cpu->out);
+}
+
+static void start_with_state(unsigned vcpu, void *number)
+{
+    Cpu *cpu = qemu_plugin_scoreboard_find(cpus, vcpu);
+    uint32_t word = GPOINTER_TO_UINT(number) | WITH_STATE;
+    uint64_t state[REGS + STACK / 8] = { 0 };
+    g_autoptr(GByteArray) buf = g_byte_array_new();
+
+    if (!cpu->on) {
+        return;
+    }
+    for (int i = 0; i < REGS; i++) {
+        if (cpu->regs[i]) {
+            g_byte_array_set_size(buf, 0);
+            qemu_plugin_read_register(cpu->regs[i], buf);
+            memcpy(&state[i], buf->data, MIN(buf->len, sizeof(state[i])));
+        }
+    }
+    if (qemu_plugin_read_memory_vaddr(state[RSP], buf, STACK)) {
+        memcpy(&state[REGS], buf->data, STACK);
+    }
+    fwrite(&word, sizeof(word), 1, cpu->out);
+    fwrite(state, sizeof(state), 1, cpu->out);
+}
+
+static void switch_on(unsigned vcpu, void *unused)
+{
+    Cpu *cpu = qemu_plugin_scoreboard_find(cpus, vcpu);
+
+    cpu->on = true;
+}
+
+/*
+ * LWP's instructions, XSAVE and XRSTOR, WRMSR, IRET, and as a mark that
+ * programs put where they like NOP with a displacement of 5Ah.
+ */
+static bool wants_state(const uint8_t *p, size_t len)
+{
+    while (len > 1 && (memchr("\xf2\xf3\x66", *p, 3) ||
+                       (*p >= 0x40 && *p <= 0x4f))) {
+        p++, len--;
+    }
+    return (len && p[0] == 0xcf) ||
+           (len > 1 && p[0] == 0x8f && (p[1] & 0x1f) >= 8) ||
+           (len > 1 && p[0] == 0x0f && p[1] == 0x30) ||
+           (len > 2 && p[0] == 0x0f && p[1] == 0xae &&
+            ((p[2] & 0x38) == 0x20 || (p[2] & 0x38) == 0x28)) ||
+           (len > 3 && !memcmp(p, "\x0f\x1f\x40\x5a", 4));
+}
+
+static bool is_entry(uint64_t pc)
+{
+    for (unsigned i = 0; i < entries->len; i += 2) {
+        if (pc >= g_array_index(entries, uint64_t, i) &&
+            pc <= g_array_index(entries, uint64_t, i + 1)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void translate(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
+{
+    size_t n = qemu_plugin_tb_n_insns(tb);
+
+    g_mutex_lock(&lock);
+    for (size_t i = 0; i < n; i++) {
+        struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
+        uint64_t pc = qemu_plugin_insn_vaddr(insn);
+        uint8_t bytes[16];
+        size_t len = qemu_plugin_insn_data(insn, bytes, sizeof(bytes));
+        void *number = GUINT_TO_POINTER(count++);
+
+        fprintf(code, "%" PRIx64 " ", pc);
+        for (size_t j = 0; j < len; j++) {
+            fprintf(code, "%02x", bytes[j]);
+        }
+        fputc('\n', code);
+        if (pc == from) {
+            qemu_plugin_register_vcpu_insn_exec_cb(insn, switch_on,
+                                                   QEMU_PLUGIN_CB_NO_REGS,
+                                                   NULL);
+        }
+        if (wants_state(bytes, len) || is_entry(pc)) {
+            qemu_plugin_register_vcpu_insn_exec_cb(insn, start_with_state,
+                                                   QEMU_PLUGIN_CB_R_REGS,
+                                                   number);
+        } else {
+            qemu_plugin_register_vcpu_insn_exec_cb(insn, start,
+                                                   QEMU_PLUGIN_CB_NO_REGS,
+                                                   number);
+        }
+    }
+    g_mutex_unlock(&lock);
+}
+
+static FILE *create(const char *suffix)
+{
+    g_autofree char *path = g_strconcat(prefix, ".", suffix, NULL);
+    FILE *f = fopen(path, "wb");
+
+    if (!f) {
+        g_error("retire-trace: %s cannot be written", path);
+    }
+    return f;
+}
+
+static void vcpu_init(qemu_plugin_id_t id, unsigned vcpu)
+{
+    Cpu *cpu = qemu_plugin_scoreboard_find(cpus, vcpu);
+    g_autoptr(GArray) list = qemu_plugin_get_registers();
+    g_autofree char *suffix = g_strdup_printf("%u", vcpu);
+
+    cpu->out = create(suffix);
+    cpu->on = !from;
+    for (unsigned i = 0; i < list->len; i++) {
+        qemu_plugin_reg_descriptor *d =
+            &g_array_index(list, qemu_plugin_reg_descriptor, i);
+
+        for (int r = 0; r < REGS; r++) {
+            if (!g_strcmp0(d->name, names[0][r]) ||
+                !g_strcmp0(d->name, names[1][r])) {
+                cpu->regs[r] = d->handle;
+            }
+        }
+    }
+}
+
+static void finish(qemu_plugin_id_t id, void *unused)
+{
+    bool ok = !fclose(code);
+
+    for (int i = 0; i < qemu_plugin_num_vcpus(); i++) {
+        Cpu *cpu = qemu_plugin_scoreboard_find(cpus, i);
+
+        if (cpu->out) {
+            ok &= !ferror(cpu->out) && !fclose(cpu->out);
+        }
+    }
+    if (!ok) {
+        g_error("retire-trace: the trace is not complete");
+    }
+}
+
+QEMU_PLUGIN_EXPORT
+int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info,
+                        int argc, char **argv)
+{
+    uint64_t range[2];
+
+    entries = g_array_new(false, false, sizeof(uint64_t));
+    for (int i = 0; i < argc; i++) {
+        if (g_str_has_prefix(argv[i], "out=")) {
+            prefix = g_strdup(argv[i] + 4);
+        } else if (sscanf(argv[i], "entry=%" SCNx64 "-%" SCNx64, &range[0],
+                          &range[1]) == 2) {
+            g_array_append_vals(entries, range, 2);
+        } else if (sscanf(argv[i], "from=%" SCNx64, &from) != 1) {
+            fprintf(stderr, "retire-trace: unknown argument %s\n", argv[i]);
+            return -1;
+        }
+    }
+    if (!prefix) {
+        fprintf(stderr, "retire-trace: out= is missing\n");
+        return -1;
+    }
+    code = create("code");
+    cpus = qemu_plugin_scoreboard_new(sizeof(Cpu));
+    qemu_plugin_register_vcpu_init_cb(id, vcpu_init);
+    qemu_plugin_register_vcpu_tb_trans_cb(id, translate);
+    qemu_plugin_register_atexit_cb(id, finish, NULL);
+    return 0;
+}
