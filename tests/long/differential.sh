@@ -1,0 +1,70 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0-or-later
+#
+# usage: tests/long/differential.sh [--release 10.0] [--minutes N]
+#
+# 1,000 random programs, 250 each in 32 and 64 bit, user and system mode, and
+# twelve of Debian's, by tests/oracle/differential.  What has been done is kept
+# in build/long, for this QEMU, and not done again; with --minutes, nothing is
+# started later than that.  Prints a line of PASS or FAIL for each ten programs,
+# and SKIP if some are left; the seed in it reproduces a failure.
+set -u
+
+release=10.0
+minutes=
+while [ $# -gt 0 ]; do
+    case $1 in
+    --release) release=$2 ;;
+    --minutes) minutes=$2 ;;
+    *) echo "${0##*/}: unknown argument '$1'" >&2; exit 1 ;;
+    esac
+    shift 2
+done
+
+top=$(cd "$(dirname "$0")/../.." && pwd)
+started=$(date +%s)
+log=$top/build/logs/long-differential.log
+mkdir -p "$top/build/logs" "$top/build/long"
+"$top/scripts/build" --release "$release" > "$log" 2>&1 ||
+    { echo "FAIL differential-long: scripts/build failed; see $log"; exit 1; }
+bld=$top/build/qemu-$release/build
+head=$(git -C "$top/build/qemu-$release" rev-parse --short=12 HEAD)
+state=$top/build/long/differential-$head.txt
+touch "$state"
+export PYTHONDONTWRITEBYTECODE=1
+
+# Is the time up?
+late() {
+    [ "$minutes" ] && [ $(($(date +%s) - started)) -ge $((60 * minutes)) ]
+}
+
+# Modes in turns, ten random programs each
+left=0
+chunk=0
+while [ $chunk -lt 25 ]; do
+    for mode in user64 user32 system64 system32 debian; do
+        count=10
+        if [ $mode = debian ]; then
+            [ $chunk -lt 12 ] || continue
+            count=1
+        fi
+        seed=$((1000 + chunk * count))
+        ! grep -q " differential-long/$mode: seeds $seed to" "$state" ||
+            continue
+        if late; then
+            left=$((left + count))
+            continue
+        fi
+        if "$top/tests/oracle/differential" --mode $mode --seed $seed \
+            --count $count "$bld" > "$log" 2>&1; then
+            sed -n 's,^PASS differential/,PASS differential-long/,p' "$log"
+        else
+            echo "FAIL differential-long/$mode: seeds $seed to" \
+                "$((seed + count - 1)):" \
+                "$(grep -m 1 '^FAIL' "$log" || tail -n 1 "$log")"
+        fi | tee -a "$state"
+    done
+    chunk=$((chunk + 1))
+done
+[ $left = 0 ] || echo "SKIP differential-long: $left of 1012 programs are left"
+! grep -q '^FAIL' "$state"
