@@ -167,9 +167,14 @@ static inline uint32_t find(const Level *l, const uint64_t *set, uint64_t line)
 /* The way that has @line, or NULL. */
 static uint64_t *way_of(const Level *l, uint64_t line)
 {
-    uint64_t *set = set_of(l, line);
-    uint32_t way = find(l, set, line);
+    uint64_t *set;
+    uint32_t way;
 
+    if (!l->assoc) {
+        return NULL;
+    }
+    set = set_of(l, line);
+    way = find(l, set, line);
     return way < l->assoc ? &set[way] : NULL;
 }
 
@@ -194,9 +199,6 @@ static uint64_t touch(Level *l, uint64_t word)
     uint32_t way = find(l, set, line);
 
     if (way == l->assoc) {
-        if (way == 0) {
-            return word;
-        }
         victim = set[--way];
     }
     move_to_front(set, way, word);
@@ -451,7 +453,7 @@ RetireSource retire_cache_fill(RetireCache *c, uint64_t line, uint64_t addr,
     use(c, set, way, word, addr);
     unlock_own(c);
 
-    if (victim) {
+    if (victim && u->l3.assoc) {
         touch(&u->l3, victim);
     }
     unlock(&u->lock);
