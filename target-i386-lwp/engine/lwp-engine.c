@@ -134,15 +134,9 @@ static void st32(LwpMem *mem, uint64_t addr, uint32_t val)
 }
 
 /* Guest memory is little-endian; the host's may not be. */
-static inline bool host_is_big_endian(void)
-{
-    const uint16_t one = 1;
-
-    return *(const uint8_t *)&one == 0;
-}
-
-#define LE32(x) (host_is_big_endian() ? __builtin_bswap32(x) : (x))
-#define LE64(x) (host_is_big_endian() ? __builtin_bswap64(x) : (x))
+#define HOST_IS_BE  (__BYTE_ORDER__ == __ORDER_BIG_ENDIAN__)
+#define LE32(x)     (HOST_IS_BE ? __builtin_bswap32(x) : (x))
+#define LE64(x)     (HOST_IS_BE ? __builtin_bswap64(x) : (x))
 
 /* Where an LWPCB and a slot of its ring are, during a store. */
 typedef struct Place {
@@ -152,25 +146,28 @@ typedef struct Place {
     LwpHost host;
 } Place;
 
+static inline _Atomic uint32_t *cb_host32(const Place *p, uint32_t offset)
+{
+    return (void *)(p->host.cb + offset);
+}
+
 /* Fields of the LWPCB. */
 static inline uint32_t cb_ld32(const Place *p, uint32_t offset)
 {
-    _Atomic uint32_t *host = (void *)(p->host.cb + offset);
-
     if (!p->direct) {
         return ld32(p->mem, p->cb + offset);
     }
-    return LE32(atomic_load_explicit(host, memory_order_relaxed));
+    return LE32(atomic_load_explicit(cb_host32(p, offset),
+                                     memory_order_relaxed));
 }
 
 static inline void cb_st32(const Place *p, uint32_t offset, uint32_t val)
 {
-    _Atomic uint32_t *host = (void *)(p->host.cb + offset);
-
     if (!p->direct) {
         st32(p->mem, p->cb + offset, val);
     } else {
-        atomic_store_explicit(host, LE32(val), memory_order_relaxed);
+        atomic_store_explicit(cb_host32(p, offset), LE32(val),
+                              memory_order_relaxed);
     }
 }
 
@@ -183,25 +180,25 @@ static NOINLINE void st32_release(LwpMem *mem, uint64_t addr, uint32_t val)
 
 static inline void cb_publish_head(const Place *p, uint32_t val)
 {
-    _Atomic uint32_t *host = (void *)(p->host.cb + CB_HEAD);
-
     if (!p->direct) {
         st32_release(p->mem, p->cb + CB_HEAD, val);
     } else {
-        atomic_store_explicit(host, LE32(val), memory_order_release);
+        atomic_store_explicit(cb_host32(p, CB_HEAD), LE32(val),
+                              memory_order_release);
     }
 }
 
 /* MissedEvents; nothing else of an LWPCB has 64 bits that change. */
 static void cb_count_missed(const Place *p)
 {
-    _Atomic uint64_t *host = (void *)(p->host.cb + CB_MISSED);
     uint64_t n;
 
     if (!p->direct) {
         n = p->mem->ops->ld64(p->mem, p->cb + CB_MISSED);
         p->mem->ops->st64(p->mem, p->cb + CB_MISSED, n + 1);
     } else {
+        _Atomic uint64_t *host = (void *)(p->host.cb + CB_MISSED);
+
         n = LE64(atomic_load_explicit(host, memory_order_relaxed));
         atomic_store_explicit(host, LE64(n + 1), memory_order_relaxed);
     }
