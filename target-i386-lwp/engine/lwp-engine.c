@@ -1316,6 +1316,11 @@ bool lwp_load_state(LwpState *s, const LwpConfig *config, bool avail)
     if (!state_valid(s, config, avail)) {
         return false;
     }
+    if (!lwp_enabled(s)) {
+        lwp_disable(s);     /* the rest must not get into what begins next */
+    }
+    s->ready = 0;
+    memset(s->floor, 0, sizeof(s->floor));
     select_events(s, config);
     return true;
 }

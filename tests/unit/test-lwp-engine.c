@@ -2663,6 +2663,14 @@ static void test_state_valid(void)
     lwp = good;
     lwp_disable(&lwp);
     g_assert_true(state_valid(&lwp, FLAG_VAL, false));
+    /* What has no meaning then must not get into the next session. */
+    lwp.counter[5] = MAX_COUNT + 1;
+    lwp.ref_fraction = RETIRE_REFCLK_UNIT;
+    lwp.deferred = true;
+    g_assert_true(lwp_load_state(&lwp, &config, false));
+    g_assert_cmpint(lwp.counter[5], ==, 0);
+    g_assert_cmpuint(lwp.ref_fraction, ==, 0);
+    g_assert_false(lwp.deferred);
     lwp.npending = 1;
     lwp.pending[0].q[0] = 1;
     g_assert_false(state_valid(&lwp, FLAG_VAL, true));
