@@ -4,6 +4,11 @@
  * anywhere.  The engine must only touch the LWPCB and the ring, count in
  * MissedEvents what it reports as missed, and always leave a state that
  * migration would accept.
+ *
+ * No overflow may be lost: as each record that is stored or missed takes its
+ * interval and one from what its counter has counted, a counter is what it was
+ * when LWP began, less what has been counted since, plus all these.  So what
+ * has overflowed is stored, missed, or waits until LWP is disabled.
  */
 
 #include <setjmp.h>
@@ -17,7 +22,10 @@
 #define VECTOR      (0x51ull << 40)
 #define CB_SIZE     176         /* LwpCbSize for six events, bytes */
 #define CB_ADDR     64          /* of write_cb() */
+#define CB_RANDOM   4           /* in bits 31:28 */
 #define CB_MISSED   24
+#define CB_INTERVAL(event)      (120 + 8 * (event))
+#define COUNTER_MIN (-(1 << 25))
 
 typedef struct Window {
     uint64_t start, size;
@@ -34,11 +42,22 @@ static LwpState lwp;
 static RetireState account;
 static uint64_t missed_before;
 static unsigned missed_counted, missed_reported;
+static bool reports;            /* of all stores, not only those that are due */
+
+static bool inserting;          /* LWPVAL, which counts itself */
+
+/* Before a store */
+static int32_t counter_before[LWP_NR_EVENTS];
+static uint32_t interval[LWP_NR_EVENTS], random_before;
+
+/* What the counters should be, of what has been reported and counted */
+static struct {
+    int64_t left[LWP_NR_EVENTS];
+    uint32_t ref_fraction;
+} model;
 
 static LwpConfig config = {
-    .latency_bits = 10, .latency_round = 4,
     .model = {
-        .insn_clocks = 3, .refclk_ratio = 1500,
         .latency = {
             [RETIRE_SOURCE_L2] = 1, [RETIRE_SOURCE_L3] = 60,
             [RETIRE_SOURCE_REMOTE] = 1000, [RETIRE_SOURCE_DRAM] = 70000,
@@ -48,6 +67,12 @@ static LwpConfig config = {
     },
 };
 static RetirePredictor predictor;
+
+static void fail(const char *what)
+{
+    fprintf(stderr, "%s\n", what);
+    abort();
+}
 
 static uint64_t take(unsigned bytes)
 {
@@ -85,12 +110,29 @@ static void fuzz_probe(LwpMem *mem, uint64_t addr, uint32_t len)
     touch(addr, len);
 }
 
+/* A look that does not fault */
+static uint32_t peek32(uint64_t addr)
+{
+    int saved = fault_in;
+    uint32_t val;
+
+    fault_in = -1;
+    memcpy(&val, touch(addr, 4), 4);
+    fault_in = saved;
+    return val;
+}
+
 static bool fuzz_begin(LwpMem *mem, uint64_t cb, uint32_t size, uint64_t slot,
                        bool ready, LwpHost *host)
 {
     uintptr_t gap;
 
     (void)mem;
+    memcpy(counter_before, lwp.counter, sizeof(counter_before));
+    random_before = peek32(cb + CB_RANDOM) >> 28;
+    for (int event = 1; event <= LWP_NR_EVENTS; event++) {
+        interval[event - 1] = peek32(cb + CB_INTERVAL(event));
+    }
     if (ready) {
         fault_in = -1;
     }
@@ -154,8 +196,7 @@ static void fuzz_st64(LwpMem *mem, uint64_t addr, uint64_t val)
     (void)mem;
     memcpy(&old, p, 8);
     if (addr != lwp.cbaddr + CB_MISSED || val != old + 1) {
-        fprintf(stderr, "not MissedEvents\n");
-        abort();
+        fail("not MissedEvents");
     }
     missed_counted++;
     memcpy(p, &val, 8);
@@ -169,16 +210,24 @@ static void fuzz_st_record(LwpMem *mem, uint64_t addr, const LwpRecord *record)
     }
 }
 
-/* A look that does not fault */
-static uint32_t peek32(uint64_t addr)
+/*
+ * A counter below 0 goes on from there with an interval, of which Random bits
+ * may be anything (Table 6-1); another one stays as it is.
+ */
+static void check_reset(unsigned event)
 {
-    int saved = fault_in;
-    uint32_t val;
+    uint32_t mask = (1u << random_before) - 1;
+    int32_t left, gained;
+    int32_t floor = (int32_t)(interval[event - 1] << 6) >> 6;
 
-    fault_in = -1;
-    val = fuzz_ld32(NULL, addr);
-    fault_in = saved;
-    return val;
+    left = counter_before[event - 1] - inserting;
+    gained = lwp.counter[event - 1] - left;
+    floor = floor < 0 ? 0 : floor;
+    if (left < 0 ? ((gained - 1) & ~mask) != (floor & ~mask) : gained) {
+        fail("a wrong interval");
+    }
+    model.left[event - 1] += lwp.counter[event - 1] -
+                             counter_before[event - 1];
 }
 
 /* Table 6-1, Threshold, to the letter; memory is as it was looked at. */
@@ -192,12 +241,18 @@ static void fuzz_report(LwpMem *mem, uint64_t addr, const LwpRecord *record,
                (used < 0 ? used + lwp.size : used) >= threshold;
 
     (void)mem;
+    if (!reports && !vector) {
+        fail("a report that nobody wants");
+    }
     if (lwp.head != (missed ? offset : (offset + LWP_RECORD_SIZE) % lwp.size) ||
         vector != (due ? lwp.cfg >> 40 & 255 : 0) || !(record->q[0] & 255)) {
-        fprintf(stderr, "a wrong report\n");
-        abort();
+        fail("a wrong report");
     }
     missed_reported += missed;
+    if ((record->q[0] & 255) <= LWP_NR_EVENTS &&
+        lwp.flags & LWP_FLAG(record->q[0] & 255)) {
+        check_reset(record->q[0] & 255);
+    }
 }
 
 static const LwpMemOps fuzz_ops = {
@@ -213,6 +268,114 @@ static const LwpMemOps fuzz_ops = {
     .report = fuzz_report,
 };
 
+/* §1.1 step 1, as simple as it is. */
+static void model_count(unsigned event, uint64_t n)
+{
+    if (lwp.flags & LWP_FLAG(event)) {
+        model.left[event - 1] -= n;
+        if (model.left[event - 1] < COUNTER_MIN) {
+            model.left[event - 1] = COUNTER_MIN;
+        }
+    }
+}
+
+static void model_clocks(uint64_t clocks)
+{
+    uint64_t ref = model.ref_fraction + clocks * config.model.refclk_ratio;
+
+    model_count(LWP_EVENT_CNH, clocks);
+    if (lwp.flags & LWP_FLAG(LWP_EVENT_RNH)) {
+        model_count(LWP_EVENT_RNH, ref / RETIRE_REFCLK_UNIT);
+        model.ref_fraction = ref % RETIRE_REFCLK_UNIT;
+    }
+}
+
+static void model_insns(uint32_t insns, uint32_t branches)
+{
+    model_count(LWP_EVENT_IRE, insns);
+    model_count(LWP_EVENT_BRE, branches);
+    model_clocks((uint64_t)insns * config.model.insn_clocks);
+}
+
+/* LWP has begun anew. */
+static void model_begin(void)
+{
+    for (int i = 0; i < LWP_NR_EVENTS; i++) {
+        model.left[i] = lwp.counter[i];
+    }
+    model.ref_fraction = lwp.ref_fraction;
+}
+
+static bool waits(unsigned event)
+{
+    for (unsigned i = 0; i < lwp.npending; i++) {
+        if ((lwp.pending[i].q[0] & 255) == event) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Those that any instruction may cause have records, if they are due. */
+static void check_gathered(void)
+{
+    static const unsigned timed[] = {
+        LWP_EVENT_IRE, LWP_EVENT_CNH, LWP_EVENT_RNH
+    };
+
+    for (int i = 0; i < 3; i++) {
+        if (lwp.flags & LWP_FLAG(timed[i]) && lwp.counter[timed[i] - 1] < 0 &&
+            !waits(timed[i]) && lwp.npending < LWP_NR_EVENTS) {
+            fail("an event without a record");
+        }
+    }
+}
+
+static void arm_misses(void)
+{
+    account.misses = account.misses_armed = lwp_misses(&lwp);
+}
+
+static void sync_account(void)
+{
+    RetireCount n = retire_take(&account);
+
+    lwp_count(&lwp, &config, &n);
+    if (n.due && n.of_due == n.due->insns) {
+        check_gathered();
+    }
+    memcpy(account.branch_unit, lwp.branch_unit, sizeof(account.branch_unit));
+    account.ip_first = lwp.ip_first;
+    account.ip_span = lwp.ip_span;
+    retire_arm(&account, lwp_distance(&lwp));
+    arm_misses();
+}
+
+/* What a counter of latency shows (§2.4.1). */
+static uint32_t shown(uint32_t clocks)
+{
+    uint32_t unit = 1u << config.latency_round;
+
+    return clocks >> config.latency_bits ?
+           (1u << config.latency_bits) - unit : clocks / unit * unit;
+}
+
+/* Table 6-2, MinLatency and the bits that CLF switches on */
+static bool miss_counts(RetireSource source)
+{
+    static const uint32_t bit[RETIRE_NR_SOURCES] = {
+        [RETIRE_SOURCE_L3] = 1u << 9, [RETIRE_SOURCE_REMOTE] = 1u << 10,
+        [RETIRE_SOURCE_DRAM] = 1u << 11, [RETIRE_SOURCE_OTHER] = 1u << 12,
+    };
+
+    if (config.caps & LWP_CAP_CACHE_LATENCY &&
+        shown(config.model.latency[source]) < shown((lwp.filters & 255) * 16)) {
+        return false;
+    }
+    return !(config.caps & LWP_CAP_CACHE_LEVELS) ||
+           !(lwp.filters & 1u << 8) || lwp.filters & bit[source];
+}
+
 /* A load that misses, as translated code and its helper ask about it. */
 static void run_miss(uint64_t arg)
 {
@@ -225,19 +388,31 @@ static void run_miss(uint64_t arg)
                         .clocks = config.model.latency[source]
                                   << (arg >> 24 & 1) };
     uint32_t ahead = account.due ? UINT32_MAX : retire_ahead(&account);
-    bool due = lwp_miss_due(&lwp, &config, ahead, &miss);
     uint32_t npending = lwp.npending;
     LwpState copy;
     RetireState copied;
     RetireCount n;
+    bool due;
 
+    if (source == RETIRE_SOURCE_L2 && account.misses > 0) {
+        /* All alike */
+        account.misses--;
+        model_count(LWP_EVENT_DME, 1);
+        return;
+    }
+    lwp_count_misses(&lwp, account.misses_armed - account.misses);
+    due = lwp_miss_due(&lwp, &config, ahead, &miss);
     if (due && !lwp_miss_due(&lwp, &config, ahead, NULL)) {
-        fprintf(stderr, "a miss is worse than the worst one\n");
-        abort();
+        fail("a miss is worse than the worst one");
+    }
+    if (lwp_eligible(&lwp, miss.ip)) {
+        model_count(LWP_EVENT_DME, miss_counts(source));
+        model_clocks(miss.clocks);
     }
     if (lwp_miss(&lwp, &config, &miss)) {
         retire_arm(&account, lwp_distance(&lwp));
     }
+    arm_misses();
     if (due || account.due || !lwp_eligible(&lwp, miss.ip)) {
         return;
     }
@@ -251,29 +426,19 @@ static void run_miss(uint64_t arg)
          copy.counter[LWP_EVENT_CNH - 1] < 0) ||
         ((copy.flags & LWP_FLAG(LWP_EVENT_RNH)) &&
          copy.counter[LWP_EVENT_RNH - 1] < 0)) {
-        fprintf(stderr, "a miss made an event fall due\n");
-        abort();
+        fail("a miss made an event fall due");
     }
 }
 
-static void sync_account(void)
+/* A block, as translated code runs it; false if it has to be divided. */
+static bool run_block(LwpMem *mem, const RetireBlock *block, uint64_t arg)
 {
-    RetireCount n = retire_take(&account);
-
-    lwp_count(&lwp, &config, &n);
-    memcpy(account.branch_unit, lwp.branch_unit, sizeof(account.branch_unit));
-    account.ip_first = lwp.ip_first;
-    account.ip_span = lwp.ip_span;
-    retire_arm(&account, lwp_distance(&lwp));
-}
-
-/* A block, as translated code runs it. */
-static void run_block(LwpMem *mem, const RetireBlock *block, uint64_t arg)
-{
+    uint32_t insns = block->insns;
+    bool branch = lwp.branch_unit[block->branch];
     RetireCount n;
 
     retire_begin(&account, block->insns, block->branch);
-    if (account.fuse < 0 && account.foreseen) {
+    if (account.fuse < 0 && account.foreseen && !block->late) {
         account.block = *block;
         retire_set_due(&account);
     } else if (account.fuse < 0) {
@@ -284,9 +449,10 @@ static void run_block(LwpMem *mem, const RetireBlock *block, uint64_t arg)
         plan = lwp_trip(&lwp, mem, block, &n);
         if (plan.action == RETIRE_PLAN_STEP) {
             sync_account();
-            return;
+            return false;
         }
         retire_run(&account, plan.insns, block);
+        arm_misses();
         if (plan.action == RETIRE_PLAN_DUE) {
             account.block = *block;
             retire_set_due(&account);
@@ -294,18 +460,69 @@ static void run_block(LwpMem *mem, const RetireBlock *block, uint64_t arg)
         account.foreseen = plan.foreseen;
     }
     if (arg >> 26 & 1) {
-        retire_unretire(&account, 1 + arg % block->insns, block->branch,
+        insns -= 1 + arg % block->insns;
+        branch = false;
+        retire_unretire(&account, block->insns - insns, block->branch,
                         block->ip);
-        if (arg >> 27 & 1) {
-            n = retire_take(&account);
-            lwp_settle(&lwp, mem, &n);
-            sync_account();
+    }
+    model_insns(insns, branch);
+    for (unsigned event = LWP_EVENT_IRE; event <= LWP_EVENT_RNH; event++) {
+        if (reports && !account.due && lwp.flags & LWP_FLAG(event) &&
+            event != LWP_EVENT_DME && (event != LWP_EVENT_BRE || branch) &&
+            model.left[event - 1] < 0) {
+            fail("an event that the fuse does not know of");
         }
+    }
+    if ((arg >> 26 & 3) == 3) {
+        n = retire_take(&account);
+        lwp_settle(&lwp, mem, &n);
+        sync_account();
+    }
+    return true;
+}
+
+/* An instruction alone */
+static void run_insn(const RetireInsn *insn)
+{
+    bool eligible = lwp_eligible(&lwp, insn->ip);
+    int32_t branches = lwp.counter[LWP_EVENT_BRE - 1];
+
+    lwp_retire(&lwp, &config, &predictor, insn);
+    if (!eligible) {
+        return;
+    }
+    if (lwp.by_prediction) {
+        /* Whether it counts is what the predictor says. */
+        model_insns(1, branches - lwp.counter[LWP_EVENT_BRE - 1]);
+    } else {
+        model_insns(1, lwp.branch_unit[insn->branch]);
+    }
+    if (!lwp.deferred) {
+        check_gathered();
     }
 }
 
+typedef enum Code {
+    LLWPCB,
+    SLWPCB,
+    VAL,
+    INS,
+    BOUNDARY,
+    XRSTOR,
+    XRSTOR_SMALL,           /* a small ring: the head comes to its end */
+    CFG,
+    CBADDR,
+    INSN,
+    BLOCK,
+    MISS,
+    LLWPCB_GOOD,            /* a well-formed LWPCB */
+    LOAD_STATE,
+    NR_CODES
+} Code;
+
 typedef struct Op {
-    uint8_t code;
+    Code code;
+    uint8_t how;
     uint64_t arg;
     uint8_t image[LWP_XSAVE_SIZE];
     LwpSegment ds;
@@ -336,88 +553,151 @@ static void write_cb(const Op *op)
     }
 }
 
+/* What XSAVE writes, XRSTOR reads. */
+static void check_xsave(void)
+{
+    uint8_t image[LWP_XSAVE_SIZE], again[LWP_XSAVE_SIZE];
+    LwpState copy = lwp;
+
+    if (lwp_enabled(&lwp)) {
+        lwp_xsave(&lwp, image);
+        lwp_xrstor(&copy, &config, image, NULL);
+        lwp_xsave(&copy, again);
+        if (memcmp(image, again, sizeof(image))) {
+            fail("XSAVE and XRSTOR differ");
+        }
+    }
+}
+
+static void check_cpuid(bool avail)
+{
+    uint32_t regs[4];
+
+    lwp_cpuid(&config, lwp.cfg, avail, regs);
+    if ((regs[0] & 1) != avail) {
+        fail("LWP is not as available as XCR0[62] says");
+    }
+}
+
 static void run(const Op *op)
 {
-    LwpMem mem = { .ops = &fuzz_ops, .config = &config, .reports = true };
-    uint8_t image[LWP_XSAVE_SIZE];
-    uint32_t regs[4];
+    LwpMem mem = { .ops = &fuzz_ops, .config = &config, .reports = reports };
     LwpState state;
     RetireBlock block = { .ip = op->arg & 0xffff, .lengths = { op->arg },
                        .insns = 1 + (op->arg >> 16 & 63),
-                       .branch = (op->arg >> 24 & 255) % RETIRE_NR_BRANCHES };
+                       .branch = (op->arg >> 24 & 255) % RETIRE_NR_BRANCHES,
+                       .late = (op->how & 0xe0) == 0xe0 };
+    unsigned repeat = 1 + (op->how & 31);
+    bool due;
 
-    if (op->code % 13 != 9 && op->code % 13 != 10) {
+    if (op->code != BLOCK && op->code != MISS) {
         sync_account();
     }
-    switch (op->code % 13) {
-    case 0:
+    switch (op->code) {
+    case LLWPCB:
         lwp_llwpcb(&lwp, &mem, &op->ds, op->arg);
         break;
-    case 1:
+    case SLWPCB:
         lwp_slwpcb(&lwp, &mem, &op->ds);
         break;
-    case 2:
-        if (lwp_val_due(&lwp, &mem, op->arg)) {
+    case VAL:
+        due = lwp_val_due(&lwp, &mem, op->arg);
+        if (due) {
+            inserting = true;
             lwp_insert(&lwp, &mem, LWP_EVENT_VAL, 1, 2, 3, 4);
+        } else if (lwp_eligible(&lwp, op->arg)) {
+            model_count(LWP_EVENT_VAL, 1);
         }
         break;
-    case 3:
+    case INS:
         if (lwp_enabled(&lwp)) {
+            if (op->how & 1) {
+                lwp_probe_store(&lwp, &mem);
+            }
             lwp_insert(&lwp, &mem, LWP_EVENT_INS, 1, 2, 3, 4);
         }
         break;
-    case 4:
+    case BOUNDARY:
+        if (op->how == 1) {
+            for (int i = 0; i < LWP_AWAY_MAX; i++) {
+                lwp_boundary(&lwp, &mem, op->arg);
+            }
+        }
         lwp_boundary(&lwp, &mem, op->arg);
         break;
-    case 5:
-        lwp_xrstor(&lwp, &config, op->image,
-                   op->code & 0x80 ? &op->ds : NULL);
+    case XRSTOR:
+    case XRSTOR_SMALL:
+        lwp_xrstor(&lwp, &config, op->how & 0x80 ? NULL : op->image,
+                   op->how & 1 ? &op->ds : NULL);
         break;
-    case 6:
+    case CFG:
         lwp_write_cfg(&lwp, &config, op->arg);
         break;
-    case 7:
-        lwp_cpuid(&config, lwp.cfg, op->arg & 2, regs);
-        if ((regs[0] & 1) != (op->arg >> 1 & 1)) {
-            fprintf(stderr, "LWP is not as available as XCR0[62] says\n");
-            abort();
-        }
-        lwp_xsave(&lwp, image);
+    case CBADDR:
+        check_cpuid(op->arg & 2);
+        check_xsave();
         lwp_write_cbaddr(&lwp, op->arg & 1);
         break;
-    case 8:
-        lwp_retire(&lwp, &config, &predictor, &(RetireInsn) {
-            .ip = block.ip, .next = block.ip + 2, .target = op->arg & 7,
-            .branch = block.branch, .taken = op->arg & 1,
-        });
+    case INSN:
+        for (unsigned i = 0; i < repeat; i++) {
+            run_insn(&(RetireInsn) {
+                .ip = block.ip, .next = block.ip + 2,
+                .target = op->arg >> 16 & 7,
+                .branch = block.branch, .taken = op->arg >> (32 + i) & 1,
+            });
+        }
         break;
-    case 9:
-        /* A block, as translated code runs it. */
-        if (lwp_mode(&lwp) >= RETIRE_INSNS && lwp_eligible(&lwp, block.ip)) {
-            run_block(&mem, &block, op->arg);
+    case BLOCK:
+        if (lwp_mode(&lwp) == RETIRE_PREDICTED) {
+            block.branch = RETIRE_BRANCH_NONE;  /* it is told of the others */
+        }
+        while (repeat-- && lwp_mode(&lwp) >= RETIRE_INSNS &&
+               lwp_eligible(&lwp, block.ip) &&
+               run_block(&mem, &block, op->arg)) {
+            continue;
         }
         return;
-    case 10:
-        if (lwp_wants_loads(&lwp)) {
+    case MISS:
+        while (repeat-- && lwp_wants_loads(&lwp)) {
             run_miss(op->arg);
         }
         return;
-    case 11:
+    case LLWPCB_GOOD:
         lwp_disable(&lwp);
         sync_account();
         write_cb(op);
         lwp_llwpcb(&lwp, &mem, &(LwpSegment) { .va_bits = 48 }, CB_ADDR);
         break;
-    case 12:
+    case LOAD_STATE:
         /* Whatever a stream may have in it */
         state = lwp;
         ((uint8_t *)&state)[(op->arg >> 8) % sizeof(state)] = op->arg;
-        memcpy(&((uint8_t *)&state)[(op->arg >> 24) % (sizeof(state) - 8)],
-               op->image, 8);
-        lwp_load_state(&state, &config, op->code & 0x80);
+        if (op->how & 1) {
+            memcpy(&((uint8_t *)&state)[(op->arg >> 24) % (sizeof(state) - 8)],
+                   op->image, 8);
+        }
+        if (lwp_load_state(&state, &config, op->how & 2)) {
+            lwp = state;
+        }
+        break;
+    case NR_CODES:
         break;
     }
     sync_account();
+}
+
+static void check_counters(const LwpState *s)
+{
+    for (unsigned event = 1; event <= LWP_NR_EVENTS; event++) {
+        if (s->flags & LWP_FLAG(event) &&
+            s->counter[event - 1] != model.left[event - 1]) {
+            fail("a counter that is not what it counted");
+        }
+    }
+    if (s->flags & LWP_FLAG(LWP_EVENT_RNH) &&
+        s->ref_fraction != model.ref_fraction) {
+        fail("a wrong part of a reference clock");
+    }
 }
 
 static void step(const Op *op)
@@ -429,87 +709,131 @@ static void step(const Op *op)
     windows[0] = (Window) { lwp.cbaddr, lwp.cbaddr ? CB_SIZE : 0 };
     windows[1] = (Window) { lwp.base, lwp.size };
     windows[2] = (Window) {
-        op->code % 13 == 11 ? CB_ADDR :
+        op->code == LLWPCB_GOOD ? CB_ADDR :
         op->ds.va_bits ? op->arg : (uint32_t)(op->ds.base + op->arg),
-        op->code % 13 == 0 || op->code % 13 == 11 ? CB_SIZE : 0
+        op->code == LLWPCB || op->code == LLWPCB_GOOD ? CB_SIZE : 0
     };
     missed_counted = missed_reported = 0;
+    inserting = false;
     if (setjmp(fault) == 0) {
         run(op);
     }
-    if (missed_counted != missed_reported) {
+    if (reports && missed_counted != missed_reported) {
         fprintf(stderr, "%u events counted as missed, %u reported\n",
                 missed_counted, missed_reported);
         abort();
+    }
+    switch (op->code) {
+    case LLWPCB:
+    case XRSTOR:
+    case XRSTOR_SMALL:
+    case CBADDR:
+    case LLWPCB_GOOD:
+    case LOAD_STATE:
+        model_begin();
+        break;
+    default:
+        break;
     }
     copy = lwp;
     copied = account;
     n = retire_take(&copied);
     lwp_count(&copy, &config, &n);
+    if (reports) {
+        check_counters(&copy);
+    } else {
+        model_begin();
+    }
     if (!lwp_load_state(&copy, &config, true)) {
-        fprintf(stderr, "operation %u left an invalid state\n", op->code % 13);
+        fprintf(stderr, "operation %u left an invalid state\n", op->code);
         abort();
+    }
+}
+
+/* What an operation is done with */
+static void take_op(Op *op)
+{
+    if (op->how & 0x40) {
+        op->ds.va_bits = op->how & 0x20 ? 57 : 48;
+    } else if (op->how & 0x20) {
+        op->ds.base = take(4);
+        op->ds.first = take(1);
+        op->ds.last = take(4);
+    }
+    if (op->how & 0x10 && op->code <= XRSTOR_SMALL) {
+        for (int i = 0; i < 4; i++) {
+            ram[take(2) % sizeof(ram)] = take(1);
+        }
+    }
+    switch (op->code) {
+    case LLWPCB_GOOD:
+    case LOAD_STATE:
+        op->arg = take(4);
+        for (unsigned i = 0; i < 20; i++) {
+            op->image[i] = take(1);
+        }
+        break;
+    case XRSTOR:
+        for (unsigned i = 0; i < sizeof(op->image); i++) {
+            op->image[i] = take(1);
+        }
+        break;
+    case XRSTOR_SMALL:
+        op->image[1] = 4;                       /* LWPCB at 0x400 */
+        op->image[8] = take(1);
+        op->image[12] = take(1) & -LWP_RECORD_SIZE;
+        op->image[13] = 3;
+        op->image[25] = 4;                      /* ring of 1024 bytes at 0 */
+        for (int i = 28; i < 32; i++) {
+            op->image[i] = take(1);
+        }
+        op->image[32] = take(1);                /* SavedEventRecord */
+        for (int event = 1; event <= LWP_NR_EVENTS; event++) {
+            op->image[60 + 4 * event] = take(1);
+            op->image[63 + 4 * event] = take(1);
+        }
+        break;
+    default:
+        op->arg = take(op->ds.va_bits ? 8 : 4);
+        if (op->how & 8 && op->ds.base) {
+            op->ds.base = (uint32_t)-op->arg;     /* linear address 0 */
+        }
+        break;
     }
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    uint32_t caps;
+    uint32_t caps, how;
 
     input = data;
     input_end = data + size;
+    how = take(1);
     config.features = FEATURES;
-    if (size & 1) {
+    if (how & 1) {
         config.features &= take(1) | LWP_FLAG_INT;
     }
     caps = take(1);
     config.caps = (caps & LWP_CAP_DATA_ADDRESS) |
                   caps * LWP_CAP_PREDICTION;    /* bits 31:28 */
-    direct = size & 2;
+    direct = how & 2;
+    reports = how & 12;
+    config.model.insn_clocks = how & 16 ? 1 : 3;
+    config.model.refclk_ratio = how & 32 ? 1000 : 1500;
+    config.latency_bits = how & 64 ? 20 : 10;
+    config.latency_round = how & 128 ? 0 : 4;
     lwp = (LwpState) { .cfg = config.features | VECTOR };
     account = (RetireState) { 0 };
     memset(&predictor, 0, sizeof(predictor));
     memset(ram, 0, sizeof(ram));
+    model_begin();
 
     while (input < input_end) {
-        Op op = { .code = take(1), .ds.last = UINT32_MAX };
+        Op op = { .code = take(1) % NR_CODES, .ds.last = UINT32_MAX };
 
+        op.how = take(1);
         fault_in = (int8_t)take(1);
-        if (op.code & 0x40) {
-            op.ds.va_bits = 48;
-        } else if (op.code & 0x20) {
-            op.ds.base = take(4);
-            op.ds.last = take(4);
-        }
-        if (op.code & 0x10) {
-            for (int i = 0; i < 4; i++) {
-                ram[take(2) % sizeof(ram)] = take(1);
-            }
-        }
-        if (op.code % 13 == 11 || op.code % 13 == 12) {
-            op.arg = take(4);
-            for (unsigned i = 0; i < 20; i++) {
-                op.image[i] = take(1);
-            }
-        } else if (op.code % 13 == 5) {
-            for (unsigned i = 0; i < sizeof(op.image); i++) {
-                op.image[i] = take(1);
-            }
-            if (op.code & 8) {
-                /* A small ring, so that the head comes to its end. */
-                op.image[12] = take(1) & -LWP_RECORD_SIZE;
-                op.image[13] = 3;
-                op.image[14] = op.image[15] = 0;
-                op.image[24] = 0;
-                op.image[25] = 4;
-                op.image[26] = op.image[27] = 0;
-            }
-        } else {
-            op.arg = take(op.ds.va_bits ? 8 : 4);
-            if (op.code & 8 && op.ds.base) {
-                op.ds.base = (uint32_t)-op.arg;     /* linear address 0 */
-            }
-        }
+        take_op(&op);
         step(&op);
         fault_in = -1;
         step(&op);

@@ -2,8 +2,9 @@
 /*
  * Fuzz target: any sequence of operations on any PMU.  It is done on two of
  * them, of which one looks for overflows only where it has to and the other one
- * after each instruction: they must always be the same.  Each state must be one
- * that migration would accept.
+ * after each instruction: they must always be the same.  The latter must count
+ * and overflow as a model does that knows of the registers only what the
+ * manuals say.  Each state must be one that migration would accept.
  *
  * With clang this is a libFuzzer target; otherwise main() makes the inputs.
  */
@@ -19,7 +20,9 @@
 
 static const uint8_t *input, *input_end;
 static PmuConfig config;
+static unsigned width;          /* of a counter */
 static PmuState lazy, eager;
+static uint32_t ref_fraction[PMU_NR_ROWS];
 
 static uint64_t take(unsigned bytes)
 {
@@ -52,7 +55,7 @@ static const struct {
     { PMU_VENDOR_INTEL, 6, 0x17 }, { PMU_VENDOR_INTEL, 6, 0x3a },
     { PMU_VENDOR_INTEL, 6, 0x5e }, { PMU_VENDOR_INTEL, 6, 0x6a },
     { PMU_VENDOR_AMD, 15, 0x6b }, { PMU_VENDOR_AMD, 0x15, 2 },
-    { PMU_VENDOR_AMD, 0x19, 0x11 },
+    { PMU_VENDOR_AMD, 0x19, 0x11 }, { PMU_VENDOR_INTEL, 15, 6 },
 };
 
 static const uint32_t msrs[] = {
@@ -60,7 +63,7 @@ static const uint32_t msrs[] = {
     0x309, 0x30a, 0x30b, 0x30c, 0x38d, 0x38e, 0x38f, 0x390, 0x391, 0x392,
     0x1d9, 0x345, 0x48, 0x600, 0xc0000300, 0xc0000301, 0xc0000302,
     0xc0010000, 0xc0010001, 0xc0010004, 0xc0010005, 0xc0010200, 0xc0010201,
-    0xc0010208, 0xc0010209,
+    0xc0010208, 0xc0010209, 0xc0000303,
 };
 
 /* Events of some PMU */
@@ -93,37 +96,204 @@ static void write_msr(uint8_t select, uint64_t val)
     same(a, b, "what RDMSR shows");
 }
 
-/* So many instructions of a kind, as far as nothing can happen in between. */
-static void run(PmuRow row, PmuQuantity kind, uint32_t n, bool one_more)
+/*
+ * The model: how often each counter counts for one instruction, or interrupt,
+ * of @row; a clock at a time, of which the last one has the event.
+ */
+typedef struct Happened {
+    uint32_t quantities;    /* PMU_BIT()s */
+    unsigned clocks, refclks;
+} Happened;
+
+#define BRANCHES    (PMU_BIT(PMU_FAR + 1) - PMU_BIT(PMU_COND_TAKEN))
+#define ANY_CLOCK   PMU_BIT(PMU_CYCLES)
+#define REF_CLOCK   PMU_BIT(PMU_REF_CYCLES)
+
+/* The architectural events (SDM 18.2.1.2), and those of all AMD processors. */
+static bool model_event(uint64_t sel, uint32_t *quantities)
 {
-    uint32_t distance = pmu_distance(&lazy, &config, row);
+    static const struct {
+        uint16_t intel, amd;
+        uint32_t quantities;
+    } events[] = {
+        { 0x003c, 0x76, ANY_CLOCK }, { 0x013c, 0xffff, REF_CLOCK },
+        { 0x00c0, 0xc0, PMU_BIT(PMU_INSNS) }, { 0x00c4, 0xc2, BRANCHES },
+        { 0x00c5, 0xc3, PMU_MISPREDICTED },
+    };
+    bool amd = !pmu_masks_lvtpc(&config);
+
+    for (unsigned i = 0; i < sizeof(events) / sizeof(events[0]); i++) {
+        if (amd ? (sel & 0xf000000ffull) == events[i].amd :
+            (sel & 0xffff) == events[i].intel) {
+            *quantities = events[i].quantities;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* How many counts counter @n takes; -1 if the model does not know its event. */
+static int model_counts(const PmuState *s, unsigned n, PmuRow row,
+                        const Happened *h)
+{
+    bool global = config.version >= 2 || config.perfmon_v2;
+    bool fixed = n >= PMU_MAX_GP;
+    unsigned bit = fixed ? 32 + n - PMU_MAX_GP : n, cmask, times = 0;
+    uint64_t sel;
+    uint32_t quantities;
+    unsigned mode;
+
+    if (fixed ? n - PMU_MAX_GP >= config.fixed : n >= config.counters) {
+        return 0;
+    }
+    if ((global && !(s->global_ctrl >> bit & 1)) ||
+        s->global_status >> 59 & 1) {
+        return 0;
+    }
+    if (fixed) {
+        static const uint32_t of_fixed[] = {
+            PMU_BIT(PMU_INSNS), ANY_CLOCK, REF_CLOCK,
+        };
+
+        if (!(s->fixed_ctr_ctrl >> 4 * (n - PMU_MAX_GP) & (1u << row))) {
+            return 0;
+        }
+        quantities = of_fixed[n - PMU_MAX_GP];
+        sel = 0;
+    } else {
+        bool p6 = config.version == 0 && pmu_masks_lvtpc(&config);
+
+        sel = s->evtsel[n];
+        mode = sel >> 40 & 3;       /* HG_ONLY; reserved but on AMD */
+        if (!(s->evtsel[p6 ? 0 : n] >> 22 & 1) ||
+            !(sel >> (row == PMU_OS ? 17 : 16) & 1) ||
+            (mode && (!s->svme || !(mode >> !s->guest & 1)))) {
+            return 0;
+        }
+        if (sel >> 18 & 1 || !model_event(sel, &quantities) ||
+            (p6 && quantities & (ANY_CLOCK | REF_CLOCK))) {
+            return -1;
+        }
+    }
+    cmask = sel >> 24 & 255;
+    if (quantities == REF_CLOCK) {
+        return cmask ? -1 : (int)h->refclks;
+    }
+    for (unsigned clock = 0; clock < h->clocks; clock++) {
+        unsigned events = quantities == ANY_CLOCK ||
+            (clock == h->clocks - 1 && h->quantities & quantities);
+
+        times += !cmask ? events : (events >= cmask) != (sel >> 23 & 1);
+    }
+    return times;
+}
+
+/* Do @h to @s and to the model; returns whether there is a PMI. */
+static bool model_settle(PmuState *s, PmuRow row, const Happened *h)
+{
+    PmuState before = *s;
+    uint64_t overflows = 0, unknown = 0;
+    bool pmi = false, pmi_unknown = false, got;
+
+    for (PmuQuantity q = 0; q < PMU_NR_COUNTED; q++) {
+        if (h->quantities >> q & 1) {
+            pmu_count(s, row, q, 1);
+        }
+    }
+    got = pmu_settle(s, &config);
+    for (unsigned n = 0; n < PMU_NR_COUNTERS; n++) {
+        bool fixed = n >= PMU_MAX_GP;
+        unsigned bit = fixed ? 32 + n - PMU_MAX_GP : n;
+        int counts = model_counts(&before, n, row, h);
+        bool interrupts = fixed ?
+            before.fixed_ctr_ctrl >> 4 * (n - PMU_MAX_GP) >> 3 & 1 :
+            before.evtsel[n] >> 20 & 1;
+        uint64_t val = before.value[n] + counts;
+
+        if (counts < 0) {
+            unknown |= 1ull << bit;
+            pmi_unknown |= interrupts;
+            continue;
+        }
+        if (val >> width) {
+            overflows |= 1ull << bit;
+            pmi |= interrupts;
+            val &= (1ull << width) - 1;
+        }
+        same(s->value[n], val, "a counter");
+    }
+    if (config.version >= 2 || config.perfmon_v2) {
+        const uint64_t counters = 7ull << 32 | 0xff;
+
+        same((s->global_status ^ (before.global_status | overflows)) &
+             counters & ~unknown, 0, "an overflow bit");
+    }
+    if (!pmi_unknown) {
+        same(got, pmi, "a PMI");
+    }
+    return got;
+}
+
+/* Count for both; returns whether there is a PMI. */
+static bool count(PmuRow row, uint32_t quantities)
+{
+    Happened h = { .quantities = quantities };
+
+    if (quantities & PMU_BIT(PMU_INSNS)) {
+        h.clocks = config.insn_clocks;
+        ref_fraction[row] += h.clocks * config.refclk_ratio;
+        h.refclks = ref_fraction[row] / PMU_REFCLK_UNIT;
+        ref_fraction[row] %= PMU_REFCLK_UNIT;
+    }
+    for (PmuQuantity q = 0; q < PMU_NR_COUNTED; q++) {
+        if (quantities >> q & 1) {
+            pmu_count(&lazy, row, q, 1);
+        }
+    }
+    return model_settle(&eager, row, &h);
+}
+
+/* So many instructions of a kind, as far as nothing can happen in between. */
+static void run(PmuRow row, PmuQuantity kind, uint32_t n, uint8_t how)
+{
+    static const PmuQuantity mispredicted[PMU_NR_COUNTED] = {
+        [PMU_MISP_COND_TAKEN] = PMU_COND_TAKEN,
+        [PMU_MISP_COND_NOT_TAKEN] = PMU_COND_NOT_TAKEN,
+        [PMU_MISP_JMP_IND] = PMU_JMP_IND,
+        [PMU_MISP_CALL_IND] = PMU_CALL_IND,
+        [PMU_MISP_RET] = PMU_RET,
+    };
+    uint32_t quantities = PMU_BIT(PMU_INSNS) | PMU_BIT(mispredicted[kind]) |
+                          (kind == PMU_INTERRUPTS ? 0 : PMU_BIT(kind));
+    uint32_t distance, branches, due;
     bool pmi = false;
 
-    n = (n < distance ? n : distance) + one_more;
+    if (how & 1) {
+        distance = pmu_distances(&lazy, &config, row, &branches, &due);
+        if (branches && due) {
+            fail("a branch that is due and is not");
+        }
+        if (kind != PMU_INSNS && (branches || due & quantities) &&
+            branches < distance) {
+            distance = branches;
+        }
+    } else {
+        distance = pmu_distance(&lazy, &config, row);
+    }
+    n = (n < distance ? n : distance) + (how >> 1 & 1);
     for (uint32_t i = 0; i < n; i++) {
         if (pmi) {
             fail("an overflow within the distance");
         }
-        for (int both = 0; both < 2; both++) {
-            PmuState *s = both ? &eager : &lazy;
-
-            pmu_count(s, row, PMU_INSNS, 1);
-            if (kind != PMU_INSNS && kind != PMU_INTERRUPTS) {
-                pmu_count(s, row, kind, 1);
-            }
-        }
-        pmi = pmu_settle(&eager, &config);
+        pmi = count(row, quantities);
     }
     same(pmu_sync(&lazy, &config), pmi, "PMI");
 }
 
 static void interrupt(PmuRow row)
 {
-    bool pmi;
+    bool pmi = count(row, PMU_BIT(PMU_INTERRUPTS));
 
-    pmu_count(&lazy, row, PMU_INTERRUPTS, 1);
-    pmu_count(&eager, row, PMU_INTERRUPTS, 1);
-    pmi = pmu_settle(&eager, &config);
     same(pmu_sync(&lazy, &config), pmi, "PMI of an interrupt");
 }
 
@@ -145,80 +315,208 @@ static void check(void)
     }
 }
 
-static void step(uint8_t op)
+/* Whatever a stream may have in it */
+static void load_state(void)
 {
-    PmuRow row = op >> 7;
-    uint64_t a = 0, b = 0;
-    uint32_t ecx;
+    PmuState copy = eager;
+    size_t at = take(1) * 8 % (REGISTERS / 8 * 8);
+    uint64_t val = take(8);
 
-    switch (op % 10) {
+    memcpy((uint8_t *)&copy + at, &val, 8);
+    copy.smm_frozen = copy.smm_frozen != false;
+    if (pmu_load_state(&copy, &config)) {
+        lazy = eager = copy;
+        memcpy(ref_fraction, copy.ref_fraction, sizeof(ref_fraction));
+    }
+}
+
+/* What people are told of the counters */
+static void check_settings(void)
+{
+    PmuSetting setting;
+
+    for (unsigned n = 0; n < PMU_NR_COUNTERS; n++) {
+        bool there = pmu_setting(&eager, &config, n, &setting);
+
+        same(there, n < PMU_MAX_GP ? n < config.counters :
+                    n - PMU_MAX_GP < config.fixed, "a counter's existence");
+        if (eager.counter[n].rows &&
+            !(there && setting.enabled &&
+              setting.os == (eager.counter[n].rows >> PMU_OS & 1) &&
+              setting.usr == (eager.counter[n].rows >> PMU_USR & 1))) {
+            fail("a counter that runs is not enabled");
+        }
+    }
+}
+
+static void check_cpuid(void)
+{
+    uint32_t regs[4];
+
+    pmu_cpuid_0a(&config, regs);
+    same(regs[0] & 255, config.version, "the version");
+    same(regs[0] >> 8 & 255, config.version ? config.counters : 0,
+         "the number of counters");
+    same(regs[3] & 31, config.fixed, "the number of fixed counters");
+    pmu_cpuid_80000022(&config, regs);
+    same(regs[1], config.perfmon_v2 ? config.counters : 0,
+         "the number of counters of PerfMonV2");
+    same(pmu_misc_enable(&config) != 0, config.version != 0,
+         "IA32_MISC_ENABLE");
+}
+
+static void environment(uint8_t how)
+{
+    switch (how & 3) {
     case 0:
-        write_msr(take(1), take(8));
+        pmu_set_svm(&lazy, &config, how & 4, how & 8);
+        pmu_set_svm(&eager, &config, how & 4, how & 8);
+        break;
+    case 1:
+        pmu_smi(&lazy, &config);
+        pmu_smi(&eager, &config);
+        break;
+    case 2:
+        pmu_rsm(&lazy, &config);
+        pmu_rsm(&eager, &config);
+        break;
+    case 3:
+        pmu_reset(&lazy, &config);
+        pmu_reset(&eager, &config);
+        memset(ref_fraction, 0, sizeof(ref_fraction));
+        break;
+    }
+}
+
+static void step(uint8_t op, uint8_t how)
+{
+    PmuRow row = how >> 7;
+    uint64_t a = 0, b = 0;
+    uint32_t ecx, unknown[2];
+
+    switch (op % 13) {
+    case 0:
+        write_msr(how, take(8));
         break;
     case 1:
     case 2:
         /* An event, enabled, on one of the first counters */
         a = events[take(1) % (sizeof(events) / sizeof(events[0]))];
         b = take(2);
-        write_msr(op >> 4 & 3, a | 3u << 16 | 1u << 22 | (b & 0x3f9fu) << 16);
-        write_msr(28 + (op >> 4 & 1),
+        write_msr(how & 3, a | 3u << 16 | 1u << 22 | (b & 0x3f9fu) << 16);
+        write_msr(28 + (how & 1),
                   a | 3u << 16 | 1u << 22 | (b & 0x3f9fu) << 16);
         break;
     case 3:
         /* Near an overflow */
-        write_msr(5 + (op >> 4 & 3), -take(1));
-        write_msr(11 + (op >> 4 & 1), -take(1));
-        write_msr(30 + (op >> 4 & 1), -take(1));
+        write_msr(5 + (how & 3), -take(1));
+        write_msr(11 + (how & 1), -take(1));
+        write_msr(30 + (how & 1), -take(1));
         break;
     case 4:
         write_msr(15, take(2));         /* FIXED_CTR_CTRL */
         write_msr(17, 0x70000000full);  /* GLOBAL_CTRL */
+        write_msr(26, 0x3f);
         write_msr(18, ~0ull >> 6);      /* STATUS_RESET */
         break;
     case 5:
     case 6:
-        run(row, (op >> 4 & 7) * 2 % PMU_NR_COUNTED, take(1), op & 8);
+        run(row, (how >> 2 & 31) % PMU_NR_COUNTED, take(1) % 64, how);
         break;
     case 7:
         interrupt(row);
         break;
     case 8:
         ecx = take(1) | take(1) << 24;
+        if (how & 1) {
+            ecx = 0x40000000 | (ecx & 3);
+        }
         same(pmu_rdpmc(&lazy, &config, ecx, &a),
              pmu_rdpmc(&eager, &config, ecx, &b), "RDPMC");
         same(a, b, "what RDPMC shows");
         break;
     case 9:
-        if (op & 16) {
-            pmu_set_svm(&lazy, &config, op & 32, op & 64);
-            pmu_set_svm(&eager, &config, op & 32, op & 64);
-        } else if (op & 32) {
-            pmu_smi(&lazy, &config);
-            pmu_smi(&eager, &config);
-        } else {
-            pmu_rsm(&lazy, &config);
-            pmu_rsm(&eager, &config);
-        }
+        environment(how);
+        break;
+    case 10:
+        load_state();
+        break;
+    case 11:
+        check_settings();
+        break;
+    case 12:
+        same(pmu_take_unknown(&lazy, &unknown[0]),
+             pmu_take_unknown(&eager, &unknown[1]), "an unknown event");
+        same(unknown[0], unknown[1], "what event it is");
         break;
     }
 }
 
+/* A processor, and what of it CPU properties may change */
+static bool take_config(void)
+{
+    unsigned cpu = take(1) % (sizeof(cpus) / sizeof(cpus[0]) + 1);
+    unsigned how = take(1);
+    uint32_t version = 0, counters = 0;
+    const PmuFlavour *flavour;
+    const char *name;
+    PmuRange bad;
+
+    if (cpu < sizeof(cpus) / sizeof(cpus[0])) {
+        flavour = pmu_flavour(cpus[cpu].vendor, cpus[cpu].family,
+                              cpus[cpu].model);
+    } else {
+        PmuVendor vendor = take(1) % (PMU_VENDOR_AMD + 1);
+        unsigned family = take(1);
+
+        flavour = pmu_flavour(vendor, family, take(1));
+    }
+    if (!flavour) {
+        return false;
+    }
+    name = pmu_flavour_name(flavour);
+    width = strcmp(name, "P6") && strcmp(name, "Core Duo") &&
+            strcmp(name, "Core 2") ? 48 : 40;
+    pmu_config_init(&config, flavour);
+    config.insn_clocks = 1 + how % 4;
+    config.refclk_ratio = 1 + take(2) % 10000;
+    config.pdcm &= !(how & 4);
+    if (!pmu_masks_lvtpc(&config)) {
+        config.perfctr_core &= !(how & 8);
+        config.perfmon_v2 &= !(how & 16);
+    }
+    if (how & 32) {
+        version = take(1);
+        counters = take(1);
+    }
+    if (!pmu_configure(&config, version, counters, &bad)) {
+        if (!bad.value || (bad.value >= bad.min && bad.value <= bad.max)) {
+            fail("a value that is in range");
+        }
+        return false;
+    }
+    if (how & 64) {
+        config.perf_capabilities = 0;
+    }
+    check_cpuid();
+    return true;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    unsigned cpu;
-
     input = data;
     input_end = data + size;
-    cpu = take(1) % (sizeof(cpus) / sizeof(cpus[0]));
-    pmu_config_init(&config, pmu_flavour(cpus[cpu].vendor, cpus[cpu].family,
-                                         cpus[cpu].model));
-    config.insn_clocks = 1 + take(1) % 4;
-    config.refclk_ratio = 1 + take(2) % 10000;
+    memset(ref_fraction, 0, sizeof(ref_fraction));
+    if (!take_config()) {
+        return 0;
+    }
     memset(&lazy, 0, sizeof(lazy));
     pmu_reset(&lazy, &config);
     eager = lazy;
     while (input < input_end) {
-        step(take(1));
+        uint8_t op = take(1);
+
+        step(op, take(1));
         check();
     }
     return 0;
