@@ -266,7 +266,7 @@ static void count_event(LwpState *s, unsigned event, uint64_t n)
 {
     int64_t left = s->counter[event - 1] - (int64_t)n;
 
-    s->counter[event - 1] = MAX(left, COUNTER_MIN);
+    s->counter[event - 1] = (int32_t)MAX(left, COUNTER_MIN);
 }
 
 static void count_clocks(LwpState *s, const LwpConfig *config, uint64_t clocks)
@@ -278,7 +278,7 @@ static void count_clocks(LwpState *s, const LwpConfig *config, uint64_t clocks)
         uint64_t ref = clocks * config->model.refclk_ratio + s->ref_fraction;
 
         count_event(s, LWP_EVENT_RNH, ref / RETIRE_REFCLK_UNIT);
-        s->ref_fraction = ref % RETIRE_REFCLK_UNIT;
+        s->ref_fraction = (uint32_t)(ref % RETIRE_REFCLK_UNIT);
     }
 }
 
@@ -352,7 +352,7 @@ static inline uint32_t distance(const LwpState *s)
 
         d = MIN(d, distance_of(s, t, s->counter[t->event - 1]));
     }
-    return d;
+    return (uint32_t)d;
 }
 
 /* A branch is an instruction, too. */
@@ -386,7 +386,7 @@ static void select_events(LwpState *s, const LwpConfig *config)
         LwpTimed *t = &s->timed[s->nr_timed];
 
         if (enabled(s, n) && n != LWP_EVENT_BRE && n != LWP_EVENT_DME) {
-            t->event = n;
+            t->event = (uint8_t)n;
             t->unit = n == LWP_EVENT_RNH ? RETIRE_REFCLK_UNIT : 1;
             t->rate = n == LWP_EVENT_IRE ? 1 : config->model.insn_clocks;
             if (n == LWP_EVENT_RNH) {
@@ -426,7 +426,7 @@ bool lwp_write_cfg(LwpState *s, const LwpConfig *config, uint64_t val)
     }
     s->cfg = val & (CFG_FIELDS | config->features);
     /* What is withdrawn stops; what is granted waits for LLWPCB or XRSTOR. */
-    s->flags &= s->cfg;
+    s->flags &= (uint32_t)s->cfg;
     select_events(s, config);
     return true;
 }
@@ -502,7 +502,7 @@ static inline bool store_at(const Place *p, LwpState *s,
         floor = reset & ~mask;
         if (mask) {
             prng = s->prng;
-            reset = floor | (prng_next(&prng) & mask);
+            reset = floor | (int32_t)(prng_next(&prng) & mask);
         }
         /* Overrun shortens the next period (§1.1 step 5). */
         reset += left + 1;
@@ -669,7 +669,7 @@ static NOINLINE uint32_t look_ready(LwpState *s, LwpMem *mem, uint32_t n)
     uint64_t page = PAGE_SIZE - (slot & (PAGE_SIZE - 1));
 
     /* The rest of the page is there, too. */
-    n = MAX(n, page / LWP_RECORD_SIZE);
+    n = MAX(n, (uint32_t)page / LWP_RECORD_SIZE);
     n = MIN(n, (s->size - s->head) / LWP_RECORD_SIZE);
     if (mem->ops->writable(mem, s->cbaddr, cb_size(mem->config)) &&
         mem->ops->writable(mem, slot, n * LWP_RECORD_SIZE)) {
@@ -717,7 +717,7 @@ static bool foresee(LwpState *s, LwpMem *mem, const RetireBlock *block)
         n++;
         d += gap;
         if (d < block->insns) {
-            n += (block->insns - 1 - d) / gap + 1;
+            n += (uint32_t)((block->insns - 1 - d) / gap + 1);
             again = true;
         }
     }
@@ -760,7 +760,7 @@ static inline unsigned first_due(const LwpState *s, uint32_t insns,
         back = MIN(over / t->rate + 1, insns);
         if (!first || insns - back < *at) {
             first = t->event;
-            *at = insns - back;
+            *at = insns - (uint32_t)back;
         }
     }
     return first;
@@ -1117,7 +1117,7 @@ bool lwp_llwpcb(LwpState *s, LwpMem *mem, const LwpSegment *ds, uint64_t ea)
         return false;
     }
 
-    flags = ld32(mem, cb + CB_FLAGS) & s->cfg;
+    flags = ld32(mem, cb + CB_FLAGS) & (uint32_t)s->cfg;
     st32(mem, cb + CB_FLAGS, flags);
     for (unsigned n = 1; n <= LWP_NR_EVENTS; n++) {
         if (flags & LWP_FLAG(n)) {
@@ -1195,7 +1195,7 @@ bool lwp_insert(LwpState *s, LwpMem *mem, unsigned event, uint16_t flags,
 static void put(uint8_t *p, uint64_t val, unsigned bytes)
 {
     while (bytes--) {
-        *p++ = val;
+        *p++ = (uint8_t)val;
         val >>= 8;
     }
 }
@@ -1208,6 +1208,11 @@ static uint64_t get(const uint8_t *p, unsigned bytes)
         val = val << 8 | p[bytes];
     }
     return val;
+}
+
+static uint32_t get32(const uint8_t *p)
+{
+    return (uint32_t)get(p, 4);
 }
 
 void lwp_xsave(const LwpState *s, uint8_t image[LWP_XSAVE_SIZE])
@@ -1243,7 +1248,7 @@ void lwp_xrstor(LwpState *s, const LwpConfig *config,
 
     cb = get(image + XS_CBADDR, 8);
     base = get(image + XS_BASE, 8);
-    size = get(image + XS_SIZE, 4) & SIZE_MASK & -LWP_RECORD_SIZE;
+    size = get32(image + XS_SIZE) & SIZE_MASK & -LWP_RECORD_SIZE;
     if (cb == 0 || size < MIN_RING) {
         return;
     }
@@ -1261,14 +1266,14 @@ void lwp_xrstor(LwpState *s, const LwpConfig *config,
     s->base = base;
     s->size = size;
     /* §7.4 step 1 */
-    s->head = repair_head(get(image + XS_HEAD, 4), size - LWP_RECORD_SIZE);
-    s->filters = get(image + XS_FILTERS, 4);
-    s->flags = get(image + XS_FLAGS, 4) & LWP_FLAG_EVENTS & s->cfg;
+    s->head = repair_head(get32(image + XS_HEAD), size - LWP_RECORD_SIZE);
+    s->filters = get32(image + XS_FILTERS);
+    s->flags = get32(image + XS_FLAGS) & LWP_FLAG_EVENTS & (uint32_t)s->cfg;
     for (unsigned n = 1; n <= LWP_NR_EVENTS; n++) {
         if (enabled(s, n)) {
             const uint8_t *p = image + XS_COUNTER + 4 * (n - 1);
 
-            s->counter[n - 1] = sext26(get(p, 4));
+            s->counter[n - 1] = sext26(get32(p));
         }
     }
     if (image[XS_RECORD]) {

@@ -401,8 +401,8 @@ bool pmu_configure(PmuConfig *config, uint32_t version, uint32_t counters,
         !in_range(bad, "pmu-counters", counters, min, max)) {
         return false;
     }
-    config->version = version ? version : flavour->version;
-    config->counters = counters ? counters : standard;
+    config->version = version ? (uint8_t)version : flavour->version;
+    config->counters = (uint8_t)(counters ? counters : standard);
     config->fixed = config->version >= 2 ? PMU_MAX_FIXED : 0;
     config->perf_capabilities = flavour->caps;
     if (config->version < 2) {
@@ -425,7 +425,7 @@ void pmu_cpuid_0a(const PmuConfig *config, uint32_t regs[4])
         regs[3] = width << 5 | config->fixed;
     }
     if (version >= 5) {
-        regs[2] = ones(config->fixed);
+        regs[2] = (uint32_t)ones(config->fixed);
         regs[3] |= LEAF_NO_ANY_THREAD;
     }
 }
@@ -646,8 +646,10 @@ static void set_rows(PmuState *s, const PmuConfig *config, unsigned n)
     if (n >= PMU_MAX_GP) {
         counter->add = fixed_event[n - PMU_MAX_GP];
     }
-    counter->rows = enabled(s, config, n) && counter->add ?
-                    os << PMU_OS | usr << PMU_USR : 0;
+    counter->rows = 0;
+    if (enabled(s, config, n) && counter->add) {
+        counter->rows = (uint8_t)(os << PMU_OS | usr << PMU_USR);
+    }
 }
 
 /*
@@ -704,8 +706,8 @@ static void update(PmuState *s, const PmuConfig *config)
             }
         }
     }
-    s->wanted[PMU_OS] &= ones(PMU_NR_COUNTED);
-    s->wanted[PMU_USR] &= ones(PMU_NR_COUNTED);
+    s->wanted[PMU_OS] &= PMU_BIT(PMU_NR_COUNTED) - 1;
+    s->wanted[PMU_USR] &= PMU_BIT(PMU_NR_COUNTED) - 1;
 }
 
 static void set_slack(PmuState *s, const PmuConfig *config)
@@ -752,7 +754,7 @@ static void apply(PmuState *s, const PmuConfig *config)
         memcpy(count[r], s->pending[r], sizeof(s->pending[r]));
         count[r][PMU_CYCLES] = clocks;
         count[r][PMU_REF_CYCLES] = ref / PMU_REFCLK_UNIT;
-        s->ref_fraction[r] = ref % PMU_REFCLK_UNIT;
+        s->ref_fraction[r] = (uint32_t)(ref % PMU_REFCLK_UNIT);
     }
     memset(s->pending, 0, sizeof(s->pending));
 
@@ -814,7 +816,7 @@ uint32_t pmu_distance(PmuState *s, const PmuConfig *config, PmuRow row)
     if (s->slack[row] < PMU_NEAR) {
         apply(s, config);
     }
-    return MIN(s->slack[row], UINT32_MAX);
+    return (uint32_t)MIN(s->slack[row], UINT32_MAX);
 }
 
 uint32_t pmu_distances(PmuState *s, const PmuConfig *config, PmuRow row,
@@ -841,8 +843,8 @@ uint32_t pmu_distances(PmuState *s, const PmuConfig *config, PmuRow row,
             }
         }
     }
-    *branches = MIN(near, UINT32_MAX);
-    return MIN(insns, UINT32_MAX);
+    *branches = (uint32_t)MIN(near, UINT32_MAX);
+    return (uint32_t)MIN(insns, UINT32_MAX);
 }
 
 bool pmu_take_unknown(PmuState *s, uint32_t *event)

@@ -64,7 +64,7 @@ static bool expect(uint64_t history, uint32_t before)
 /* The same, but most of what is asked for has been asked for lately. */
 static bool expect_known(RetirePredictor *p, uint64_t history)
 {
-    unsigned i = history * 0x9e3779b97f4a7c15 >> 56;
+    unsigned i = (uint8_t)(history * 0x9e3779b97f4a7c15 >> 56);
     bool before = p->before;
 
     if (p->known[before].history[i] != history) {
@@ -102,7 +102,7 @@ void retire_counting_init(RetireCounting *p)
         p->next[1][i] = next_state(i, true);
     }
     for (unsigned i = 0; i < RETIRE_NR_HISTORIES; i++) {
-        p->state[i] = first;
+        p->state[i] = (uint16_t)first;
     }
 }
 
@@ -122,7 +122,7 @@ RetirePrediction retire_predict(RetirePredictor *p, RetireBranch branch,
         p->before = taken ? RETIRE_HISTORY_BEFORE : 0;
         return (RetirePrediction) { true, correct };
     case RETIRE_BRANCH_RET:
-        p->top -= sizeof(p->returns[0]);
+        p->top = (uint8_t)(p->top - sizeof(p->returns[0]));
         expected = p->returns[p->top / sizeof(p->returns[0])];
         break;
     case RETIRE_BRANCH_JMP_ABS:
@@ -135,7 +135,7 @@ RetirePrediction retire_predict(RetirePredictor *p, RetireBranch branch,
     }
     if (branch == RETIRE_BRANCH_CALL || branch == RETIRE_BRANCH_CALL_ABS) {
         p->returns[p->top / sizeof(p->returns[0])] = next;
-        p->top += sizeof(p->returns[0]);
+        p->top = (uint8_t)(p->top + sizeof(p->returns[0]));
     }
     return (RetirePrediction) { expected || expected == target,
                                 expected == target };

@@ -88,7 +88,8 @@ static inline uint32_t retire_sum_nibbles(uint64_t x)
 {
     const uint64_t mask = 0x0f0f0f0f0f0f0f0full;
 
-    return ((x & mask) + (x >> 4 & mask)) * 0x0101010101010101ull >> 56;
+    x = (x & mask) + (x >> 4 & mask);
+    return (uint32_t)(x * 0x0101010101010101ull >> 56);
 }
 
 /* The effective address of instruction @n, counted from 0, of @block. */
