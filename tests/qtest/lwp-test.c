@@ -10,6 +10,7 @@
 #include "qobject/qdict.h"
 #include "qobject/qlist.h"
 #include "qobject/qnum.h"
+#include "x86-section-bytes.h"
 
 /* --- CPU features ------------------------------------------------------- */
 
@@ -862,13 +863,15 @@ static void guest_snapshot(Guest *g)
 
 static void test_snapshot(void)
 {
+    int number = g_test_slow() ? 1000 : 5;
     g_autofree char *args = NULL;
     Guest g;
 
     guest_run_with_disk(&g, false);
-    for (int i = 0; i < 3; i++) {
-        guest_consume(&g, 100);
+    for (int i = 0; i < number; i++) {
+        guest_consume(&g, g_test_rand_int_range(0, 100));
         guest_snapshot(&g);
+        g_test_message("%d snapshots", i + 1);
     }
     guest_consume(&g, 100);
 
@@ -1054,6 +1057,28 @@ static void test_refused(void)
     section[-5] = 'x';
     g_assert_true(g_file_set_contents(g.stream, stream, size, NULL));
     assert_load_fails(&g, "max,+lwp", "of device 'cpu'");
+    guest_cleanup(&g);
+}
+
+/* A stream that nobody has sent */
+static void test_bytes(void)
+{
+    Session saved[MAX_CPUS];
+    Guest g;
+
+    guest_run_with_disk(&g, false);
+    guest_consume(&g, 10);
+    qtest_qmp_assert_success(g.qts, "{ 'execute': 'stop' }");
+    guest_poll(&g, 0);
+    guest_poll(&g, 1);
+    memcpy(saved, g.session, sizeof(saved));
+    guest_hmp(&g, "savevm lwp");
+    try_section_bytes(g.qts, g.disk, "lwp", "cpu/lwp", SECTION_SIZE,
+                      "info lwp");
+    guest_hmp(&g, "loadvm lwp");
+    memcpy(g.session, saved, sizeof(saved));
+    guest_cont(&g);
+    guest_consume(&g, 10);
     guest_cleanup(&g);
 }
 
@@ -1392,6 +1417,7 @@ int main(int argc, char **argv)
     qtest_add_func("/lwp/migrate/not-needed", test_not_needed);
     qtest_add_func("/lwp/migrate/fields", test_fields);
     qtest_add_func("/lwp/migrate/refused", test_refused);
+    qtest_add_func("/lwp/migrate/bytes", test_bytes);
     qtest_add_func("/lwp/migrate/hidden-flags", test_hidden_flags);
     qtest_add_data_func("/lwp/reset/system", NULL, test_reset);
     qtest_add_data_func("/lwp/reset/triple-fault", (void *)1, test_reset);

@@ -9,6 +9,7 @@
 #include "libqtest.h"
 #include "qobject/qdict.h"
 #include "qobject/qlist.h"
+#include "x86-section-bytes.h"
 
 #define SKYLAKE "max,vendor=GenuineIntel,family=6,model=94,stepping=3"
 
@@ -701,13 +702,14 @@ static void guest_start_with_disk(Guest *g)
 
 static void test_snapshot(void)
 {
+    int number = g_test_slow() ? 1000 : 5;
     g_autofree char *args = NULL;
     Guest g, saved;
 
     guest_start_with_disk(&g);
     guest_cont(&g);
-    for (int i = 0; i < 5; i++) {
-        guest_consume(&g, 100);
+    for (int i = 0; i < number; i++) {
+        guest_consume(&g, g_test_rand_int_range(1, 100));
         guest_cont(&g);
         saved = g;
         guest_hmp(&g, "savevm pmu");
@@ -719,6 +721,7 @@ static void test_snapshot(void)
         guest_consume(&g, 100);
         guest_cont(&g);
         guest_hmp(&g, "delvm pmu");
+        g_test_message("%d snapshots", i + 1);
     }
     /* In another QEMU */
     guest_hmp(&g, "savevm pmu");
@@ -942,6 +945,25 @@ static void test_refused(void)
     /* It was this that was wrong. */
     g_assert_true(g_file_set_contents(g.stream, stream, size, NULL));
     g_assert_true(guest_load(&g, SKYLAKE ",pmu=on", "-S"));
+    guest_cleanup(&g);
+}
+
+/* A stream that nobody has sent */
+static void test_bytes(void)
+{
+    Guest g, saved;
+
+    guest_start_with_disk(&g);
+    guest_cont(&g);
+    guest_consume(&g, 10);
+    saved = g;
+    guest_hmp(&g, "savevm pmu");
+    try_section_bytes(g.qts, g.disk, "pmu", "cpu/pmu", SECTION_SIZE,
+                      "info pmu");
+    guest_hmp(&g, "loadvm pmu");
+    memcpy(g.session, saved.session, sizeof(g.session));
+    guest_cont(&g);
+    guest_consume(&g, 10);
     guest_cleanup(&g);
 }
 
@@ -1219,6 +1241,7 @@ int main(int argc, char **argv)
     qtest_add_func("/pmu/migrate/fields", test_fields);
     qtest_add_func("/pmu/migrate/without", test_without);
     qtest_add_func("/pmu/migrate/refused", test_refused);
+    qtest_add_func("/pmu/migrate/bytes", test_bytes);
     qtest_add_func("/pmu/migrate/cpuid-fault", test_cpuid_fault);
     qtest_add_func("/pmu/reset", test_reset);
     qtest_add_func("/pmu/hotplug", test_hotplug);
