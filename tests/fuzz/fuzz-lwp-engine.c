@@ -12,6 +12,7 @@
  */
 
 #include <setjmp.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -583,6 +584,7 @@ static void run(const Op *op)
 {
     LwpMem mem = { .ops = &fuzz_ops, .config = &config, .reports = reports };
     LwpState state;
+    uint8_t *bytes;
     RetireBlock block = { .ip = op->arg & 0xffff, .lengths = { op->arg },
                        .insns = 1 + (op->arg >> 16 & 63),
                        .branch = (op->arg >> 24 & 255) % RETIRE_NR_BRANCHES,
@@ -671,11 +673,13 @@ static void run(const Op *op)
     case LOAD_STATE:
         /* Whatever a stream may have in it */
         state = lwp;
-        ((uint8_t *)&state)[(op->arg >> 8) % sizeof(state)] = op->arg;
+        bytes = (uint8_t *)&state;
+        bytes[(op->arg >> 8) % offsetof(LwpState, timed)] = op->arg;
         if (op->how & 1) {
-            memcpy(&((uint8_t *)&state)[(op->arg >> 24) % (sizeof(state) - 8)],
-                   op->image, 8);
+            memcpy(&bytes[(op->arg >> 24) % offsetof(LwpState, away)],
+                   op->image, 4);
         }
+        bytes[offsetof(LwpState, deferred)] &= 1;
         if (lwp_load_state(&state, &config, op->how & 2)) {
             lwp = state;
         }
