@@ -439,6 +439,7 @@ bool profile_open(Profile *p, const ProfileOptions *options)
         .lines = TABLE(Line, threads),
         .pairs = TABLE(Pair, seen),
         .entries = TABLE(Entry, count),
+        .parts = TABLE(Entry, count),
     };
     p->reader = data_open(path, &p->header);
     if (!p->reader) {
@@ -559,6 +560,7 @@ void profile_close(Profile *p)
     free(p->functions);
     free(p->latencies);
     table_free(&p->entries);
+    table_free(&p->parts);
 }
 
 uint32_t profile_space(Profile *p, int32_t pid)
@@ -770,40 +772,39 @@ const char *place_inlined(const Place *place)
     return item->text;
 }
 
-/* While records are read: number of its Latency, or the only one. */
+/* While its table has an index: number of its Latency, or the only one. */
 static uint32_t *latency_number(Entry *e)
 {
     return &e->to;
 }
 
-static void add_latency(Profile *p, Entry *e, uint32_t latency)
+/* More records. */
+static void add_count(Profile *p, Entry *e, uint32_t count, Latency latency)
 {
     uint32_t *number = latency_number(e);
     Latency *l;
 
-    if (!e->count) {
-        *number = latency;
-        return;
+    if (e->event == LWP_DME && e->count + count == 1) {
+        *number = latency.sum;
+    } else if (e->event == LWP_DME) {
+        if (e->count <= 1) {
+            p->latencies = grow(p->latencies, p->nr_latencies, sizeof(*l));
+            p->latencies[p->nr_latencies] =
+                e->count ? (Latency) { *number, *number, *number } : latency;
+            *number = p->nr_latencies++;
+        }
+        l = &p->latencies[*number];
+        l->sum += e->count ? latency.sum : 0;
+        l->min = latency.min < l->min ? latency.min : l->min;
+        l->max = latency.max > l->max ? latency.max : l->max;
     }
-    if (e->count == 1) {
-        p->latencies = grow(p->latencies, p->nr_latencies, sizeof(*l));
-        p->latencies[p->nr_latencies] = (Latency) {
-            *number, *number, *number
-        };
-        *number = p->nr_latencies++;
-    }
-    l = &p->latencies[*number];
-    l->sum += latency;
-    l->min = latency < l->min ? latency : l->min;
-    l->max = latency > l->max ? latency : l->max;
+    e->count += count;
 }
 
-/* The function's number. */
-static uint32_t number_of(Profile *p, uint32_t space, uint64_t address)
+/* The number of the place's function. */
+static uint32_t number_of(Profile *p, const Place *place)
 {
-    Place place = { .space = space, .ip = address };
-    Object *o = locate(p, &place);
-    Function *f = object_function(o, place.address);
+    Function *f = (Function *)place->function;
 
     if (!f->number) {
         p->functions = grow(p->functions, p->nr_functions,
@@ -854,7 +855,7 @@ static void add_records(Profile *p, const ProfileOptions *options,
     Entry key = {
         .owner = (Owner *)table_get(&p->owners, &owner) -
                  (Owner *)p->owners.items,
-    }, ahead = key, *e;
+    }, ahead = key;
 
     for (; r < end; r++) {
         if (end - r > AHEAD) {
@@ -865,11 +866,8 @@ static void add_records(Profile *p, const ProfileOptions *options,
             continue;
         }
         set_key(&key, r);
-        e = table_get(&p->entries, &key);
-        if (r->event == LWP_DME) {
-            add_latency(p, e, r->data1);
-        }
-        e->count++;
+        add_count(p, table_get(&p->entries, &key), 1,
+                  (Latency) { r->data1, r->data1, r->data1 });
     }
 }
 
@@ -959,6 +957,51 @@ unsigned profile_sharers(const Profile *p, const Entry *e)
     return ((const Line *)table_find(&p->lines, key))->threads;
 }
 
+static void find_functions(Profile *p)
+{
+    for (size_t i = 0; i < p->entries.count; i++) {
+        Entry *e = table_at(&p->entries, i);
+        uint32_t space = owner_of(p, e)->space;
+        Place place = profile_place(p, space, e->ip);
+
+        if (e->event == LWP_DME) {
+            e->data1 = *latency_number(e);
+        }
+        e->from = e->to = number_of(p, &place);
+        if (has_address(e)) {
+            place = profile_place(p, space, e->data);
+            e->to = number_of(p, &place);
+        }
+        if (e->event == LWP_BRE && place.function->size &&
+            place.address == place.function->start) {
+            e->flags |= ENTRY_START;
+        }
+    }
+}
+
+/* Most tables are made of these, as they are few. */
+static void find_parts(Profile *p)
+{
+    for (size_t i = 0; i < p->entries.count; i++) {
+        const Entry *e = table_at(&p->entries, i);
+        const Entry key = {
+            .ip = e->from, .data = e->to, .owner = e->owner,
+            .flags = e->flags, .event = e->event, .core = e->core,
+        };
+
+        add_count(p, table_get(&p->parts, &key), e->count,
+                  e->event == LWP_DME ? latency_of(p, e) : (Latency) { 0 });
+    }
+    table_close(&p->parts);
+    for (size_t i = 0; i < p->parts.count; i++) {
+        Entry *part = table_at(&p->parts, i);
+
+        part->data1 = *latency_number(part);
+        part->from = part->ip;
+        part->to = part->data;
+    }
+}
+
 bool profile_load(Profile *p, const ProfileOptions *options)
 {
     const void *chunk;
@@ -978,19 +1021,11 @@ bool profile_load(Profile *p, const ProfileOptions *options)
         }
     }
     table_close(&p->entries);
-    for (size_t i = 0; i < p->entries.count; i++) {
-        Entry *e = table_at(&p->entries, i);
-        uint32_t space = owner_of(p, e)->space;
-
-        if (e->event == LWP_DME) {
-            e->data1 = *latency_number(e);
-        }
-        e->from = number_of(p, space, e->ip);
-        e->to = has_address(e) ? number_of(p, space, e->data) : e->from;
-    }
+    find_functions(p);
     if (p->records[LWP_DME]) {
         count_sharers(p);
     }
+    find_parts(p);
     terminal_progress(1);
     return true;
 }

@@ -73,8 +73,11 @@ typedef struct Entry {
     uint32_t from, to;      /* functions of ip and data, by number */
 } Entry;
 
-/* In flags of misses: several threads have records of the line of data. */
-enum { ENTRY_SHARED = 1 };
+/* In flags, where those of records have nothing. */
+enum {
+    ENTRY_SHARED = 1,       /* misses: several threads have the line of data */
+    ENTRY_START = 2,        /* branches: the target is a function's start */
+};
 
 _Static_assert(sizeof(Entry) == 40, "no gaps");
 
@@ -103,9 +106,12 @@ typedef struct Profile {
     Space *spaces;
     size_t nr_spaces;
     Table threads, owners, entries, files;
+    /* Entries that differ only in addresses and data within functions, as one
+     * Entry, of which there is no place; in the order of the first of each. */
+    Table parts;
     const Function **functions;     /* those of the entries */
     size_t nr_functions;
-    Latency *latencies;     /* of entries with several records */
+    Latency *latencies;     /* of entries and parts with several records */
     size_t nr_latencies;
     Table lines, pairs;     /* of data; and with other threads */
     uint64_t records[256];  /* stored, by EventId */

@@ -39,11 +39,9 @@ static const char help[] =
 
 static bool is_edge(const Profile *p, const Entry *e)
 {
-    const Function *to = function_at(p, e->to);
-
+    (void)p;
     return e->flags & LWP_BRANCH_TKN &&
-           (e->from != e->to ||
-            (to->size && entry_to(p, e).address == to->start));
+           (e->from != e->to || e->flags & ENTRY_START);
 }
 
 static bool is_known(const Profile *p, const Entry *e)

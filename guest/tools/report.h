@@ -15,6 +15,7 @@ typedef struct Key {
     enum { KEY_TEXT, KEY_PATH, KEY_FUNCTION, KEY_NUMBER, KEY_HEX } type;
     uint64_t (*id)(const Profile *p, const Entry *e);
     uint32_t events;        /* that have it: event_bit()s; all: also others */
+    bool place;             /* it is not the same for all of Profile.parts */
 } Key;
 
 typedef struct Row {
@@ -35,6 +36,7 @@ typedef struct Row {
 
 typedef struct Rows {
     const Profile *profile;
+    const Table *entries;   /* of the profile, or its parts */
     const Key *keys[MAX_KEYS];
     uint64_t (*id[MAX_KEYS])(const Profile *p, const Entry *e);
     int nr_keys;

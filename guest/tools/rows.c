@@ -91,7 +91,7 @@ static uint64_t key_kind(const Profile *p, const Entry *e)
         kind = local;
     } else if (!to->size) {
         kind = from == to ? local : jump;
-    } else if (entry_to(p, e).address == to->start) {
+    } else if (e->flags & ENTRY_START) {
         kind = call;
     }
     return (uintptr_t)kind;
@@ -172,29 +172,31 @@ enum {
 #define VALUES  (LWP_FLAG(LWP_VAL) | LWP_FLAG_INT)
 
 static const Key keys[] = {
-    { "comm", "Command", KEY_TEXT, key_comm, ~0u },
-    { "pid", "Process", KEY_NUMBER, key_pid, ~0u },
-    { "thread", "Name", KEY_TEXT, key_thread, ~0u },
-    { "tid", "Thread", KEY_NUMBER, key_tid, ~0u },
-    { "cpu", "CPU", KEY_NUMBER, key_cpu, ~0u },
-    { "dso", "Object", KEY_PATH, key_dso, ~0u },
-    { "symbol", "Function", KEY_FUNCTION, key_symbol, ~0u },
-    { "addr", "Address", KEY_HEX, key_addr, ~0u },
-    { "inlined", "Inlined", KEY_TEXT, key_inlined, ~0u },
-    { "srcline", "Source", KEY_PATH, key_srcline, ~0u },
-    { "dso_to", "To object", KEY_PATH, key_dso_to, BRANCHES },
-    { "symbol_to", "To function", KEY_FUNCTION, key_symbol_to, BRANCHES },
-    { "addr_to", "To address", KEY_HEX, key_addr_to, BRANCHES },
-    { "kind", "Kind", KEY_TEXT, key_kind, BRANCHES },
-    { "source", "Source", KEY_TEXT, key_source, MISSES },
-    { "line", "Data line", KEY_HEX, key_line, MISSES },
-    { "sharers", "Threads", KEY_NUMBER, key_sharers, MISSES },
-    { "data", "Data", KEY_TEXT, key_data, MISSES },
-    { "variable", "Variable", KEY_TEXT, key_variable, MISSES },
-    { "data1", "Data1", KEY_HEX, key_data1, VALUES },
-    { "data2", "Data2", KEY_HEX, key_line, VALUES },
-    { "flags", "Flags", KEY_HEX, key_flags, VALUES },
-    { "sym", "Function", KEY_FUNCTION, key_symbol, ~0u },    /* as in perf */
+    { "comm", "Command", KEY_TEXT, key_comm, ~0u, false },
+    { "pid", "Process", KEY_NUMBER, key_pid, ~0u, false },
+    { "thread", "Name", KEY_TEXT, key_thread, ~0u, false },
+    { "tid", "Thread", KEY_NUMBER, key_tid, ~0u, false },
+    { "cpu", "CPU", KEY_NUMBER, key_cpu, ~0u, false },
+    { "dso", "Object", KEY_PATH, key_dso, ~0u, false },
+    { "symbol", "Function", KEY_FUNCTION, key_symbol, ~0u, false },
+    { "addr", "Address", KEY_HEX, key_addr, ~0u, true },
+    { "inlined", "Inlined", KEY_TEXT, key_inlined, ~0u, true },
+    { "srcline", "Source", KEY_PATH, key_srcline, ~0u, true },
+    { "dso_to", "To object", KEY_PATH, key_dso_to, BRANCHES, false },
+    { "symbol_to", "To function", KEY_FUNCTION, key_symbol_to, BRANCHES,
+      false },
+    { "addr_to", "To address", KEY_HEX, key_addr_to, BRANCHES, true },
+    { "kind", "Kind", KEY_TEXT, key_kind, BRANCHES, false },
+    { "source", "Source", KEY_TEXT, key_source, MISSES, false },
+    { "line", "Data line", KEY_HEX, key_line, MISSES, true },
+    { "sharers", "Threads", KEY_NUMBER, key_sharers, MISSES, true },
+    { "data", "Data", KEY_TEXT, key_data, MISSES, true },
+    { "variable", "Variable", KEY_TEXT, key_variable, MISSES, false },
+    { "data1", "Data1", KEY_HEX, key_data1, VALUES, true },
+    { "data2", "Data2", KEY_HEX, key_line, VALUES, true },
+    { "flags", "Flags", KEY_HEX, key_flags, VALUES, false },
+    /* as in perf */
+    { "sym", "Function", KEY_FUNCTION, key_symbol, ~0u, false },
 };
 
 bool rows_keys(Rows *rows, const char *list)
@@ -346,7 +348,7 @@ uint64_t row_id(const Rows *rows, const Row *row, int key)
 {
     return rows->id[key] == rows->keys[key]->id ? row->id[key] :
            rows->keys[key]->id(rows->profile,
-                               table_at(&rows->profile->entries, row->entry));
+                               table_at(rows->entries, row->entry));
 }
 
 /* Those of the keys from FROM to TO - 1. */
@@ -361,7 +363,7 @@ static void get_ids(const Rows *rows, const Entry *e, uint64_t *id, int from,
 static void add_entry(const Rows *rows, Row *r, const Entry *e, uint32_t group)
 {
     if (!r->count) {
-        r->entry = e - (const Entry *)rows->profile->entries.items;
+        r->entry = e - (const Entry *)rows->entries->items;
         r->group = group;
     }
     if (e->event == LWP_DME) {
@@ -438,7 +440,7 @@ enum { FEW = 1 << 12 };     /* rows that are counted at once */
 static void fill_others(Rows *rows, const Table *groups, TableSlot *slots,
                         size_t n)
 {
-    const Table *entries = &rows->profile->entries;
+    const Table *entries = rows->entries;
     Table table = {
         .item_size = sizeof(Row), .key_size = rows->nr_keys * sizeof(uint64_t),
     };
@@ -491,18 +493,25 @@ static void fill(Rows *rows, int event, const Rows *outer,
     Table groups = {
         .item_size = sizeof(Group), .key_size = nr_outer * sizeof(uint64_t),
     };
-    size_t n = p->entries.count, others = 0;
+    size_t n, others = 0;
     TableSlot *slots = NULL;
     uint64_t id[MAX_KEYS];
     uint32_t group;
     Row *r = NULL;
 
     find_told(rows);
+    rows->entries = &p->parts;
+    for (int k = 0; k < rows->nr_keys; k++) {
+        if (rows->keys[k]->place) {
+            rows->entries = &p->entries;
+        }
+    }
+    n = rows->entries->count;
     for (size_t i = 0; outer && i < outer->count; i++) {
         ((Group *)table_get(&groups, outer->rows[i].id))->number = i + 1;
     }
     for (size_t i = 0; i < n; i++) {
-        const Entry *e = table_at(&p->entries, i);
+        const Entry *e = table_at(rows->entries, i);
 
         if (e->event != event || (filter && !filter(p, e))) {
             continue;
