@@ -58,10 +58,9 @@ static bool is_shared(const Profile *p, const Entry *e)
 
 static bool is_inlined(const Profile *p, const Entry *e)
 {
-    Object *o = (Object *)function_at(p, e->from)->object;
     Place place;
 
-    if (!object_has_lines(o)) {
+    if (!function_has_inlined((Function *)function_at(p, e->from))) {
         return false;
     }
     place = entry_from(p, e);

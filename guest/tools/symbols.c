@@ -48,6 +48,7 @@ typedef struct InlinedRange {
 typedef struct CuRange {
     uint64_t start, end;
     Dwarf_Off die;
+    bool walked;
 } CuRange;
 
 struct Object {
@@ -277,7 +278,9 @@ static void add_symbol(Object *o, const char *name, uint64_t start,
 {
     o->symbols = grow(o->symbols, o->nr_symbols, sizeof(*o->symbols));
     o->symbols[o->nr_symbols++] = (Symbol) {
-        .function = { o, keep_text(name), NULL, start, size, 0 }, .rank = rank,
+        .function = {
+            .object = o, .name = keep_text(name), .start = start, .size = size,
+        }, .rank = rank,
     };
 }
 
@@ -686,18 +689,17 @@ uint64_t object_end(const Object *o)
 /* All that has no name is one thing. */
 static Function *unnamed(Object *o)
 {
-    const char *base = strrchr(o->path, '/');
+    const char *base;
     char name[300];
 
     if (!o->unnamed.name) {
+        base = strrchr(o->path, '/');
         base = base ? base + 1 : o->path;
-        if (*base == '[') {
-            o->unnamed = (Function) { o, base, base, 0, 0, 0 };
-        } else {
+        if (*base != '[') {
             snprintf(name, sizeof(name), "[%.255s]", base);
-            o->unnamed = (Function) { o, keep_text(name), NULL, 0, 0, 0 };
-            o->unnamed.linkage = o->unnamed.name;
+            base = keep_text(name);
         }
+        o->unnamed = (Function) { .object = o, .name = base, .linkage = base };
     }
     return &o->unnamed;
 }
@@ -918,7 +920,7 @@ static void read_cus(Object *o)
         while ((i = dwarf_ranges(&die, i, &base, &start, &end)) > 0) {
             o->cus = grow(o->cus, o->nr_cus, sizeof(*o->cus));
             o->cus[o->nr_cus++] = (CuRange) {
-                start, end, dwarf_dieoffset(&die)
+                start, end, dwarf_dieoffset(&die), false
             };
         }
     }
@@ -927,8 +929,8 @@ static void read_cus(Object *o)
     }
 }
 
-/* The compilation unit that an address is in. */
-static bool find_cu(Object *o, uint64_t address, Dwarf_Die *die)
+/* How many pieces of compilation units start at the address or before. */
+static size_t cus_until(Object *o, uint64_t address)
 {
     size_t low = 0, high;
 
@@ -945,8 +947,15 @@ static bool find_cu(Object *o, uint64_t address, Dwarf_Die *die)
             high = mid;
         }
     }
-    return low && address < o->cus[low - 1].end &&
-           dwarf_offdie(o->dwarf, o->cus[low - 1].die, die);
+    return low;
+}
+
+/* The piece that an address is in. */
+static CuRange *find_cu(Object *o, uint64_t address)
+{
+    size_t n = cus_until(o, address);
+
+    return n && address < o->cus[n - 1].end ? &o->cus[n - 1] : NULL;
 }
 
 bool object_has_lines(Object *o)
@@ -959,10 +968,11 @@ bool object_has_lines(Object *o)
 
 const char *object_line(Object *o, uint64_t address, int *line)
 {
+    const CuRange *cu = find_cu(o, address);
     Dwarf_Line *l;
     Dwarf_Die die;
 
-    if (!find_cu(o, address, &die)) {
+    if (!cu || !dwarf_offdie(o->dwarf, cu->die, &die)) {
         return NULL;
     }
     l = dwarf_getsrc_die(&die, address);
@@ -1042,19 +1052,24 @@ static int compare_ranges(const void *a, const void *b)
     return x->start < y->start ? -1 : x->start > y->start;
 }
 
-static void walk_once(Object *o, Dwarf_Die *cu)
+static void walk_once(Object *o, CuRange *cu)
 {
-    const uint64_t key = dwarf_dieoffset(cu);
+    const uint64_t key = cu->die;
     Dwarf_Files *files = NULL;
     uint64_t max_end = 0;
+    Dwarf_Die die;
 
+    if (cu->walked) {
+        return;
+    }
+    cu->walked = true;
     o->walked.item_size = o->walked.key_size = sizeof(key);
-    if (table_find(&o->walked, &key)) {
+    if (table_find(&o->walked, &key) || !dwarf_offdie(o->dwarf, key, &die)) {
         return;
     }
     table_get(&o->walked, &key);
-    dwarf_getsrcfiles(cu, &files, NULL);
-    walk(o, files, cu, 0, 0);
+    dwarf_getsrcfiles(&die, &files, NULL);
+    walk(o, files, &die, 0, 0);
     if (o->nr_ranges) {
         qsort(o->ranges, o->nr_ranges, sizeof(*o->ranges), compare_ranges);
     }
@@ -1064,18 +1079,11 @@ static void walk_once(Object *o, Dwarf_Die *cu)
     }
 }
 
-int object_inlined(Object *o, uint64_t address, Call *calls, int max)
+/* How many ranges start at the address or before. */
+static size_t ranges_until(const Object *o, uint64_t address)
 {
-    const Inlined *innermost = NULL;
-    size_t low = 0, high;
-    Dwarf_Die cu;
-    int n = 0;
+    size_t low = 0, high = o->nr_ranges;
 
-    if (!find_cu(o, address, &cu)) {
-        return 0;
-    }
-    walk_once(o, &cu);
-    high = o->nr_ranges;
     while (low < high) {
         size_t mid = (low + high) / 2;
 
@@ -1085,6 +1093,41 @@ int object_inlined(Object *o, uint64_t address, Call *calls, int max)
             high = mid;
         }
     }
+    return low;
+}
+
+bool function_has_inlined(Function *f)
+{
+    Object *o = (Object *)f->object;
+    size_t n;
+
+    if (!f->size) {
+        return object_has_lines(o);     /* it may be anywhere */
+    }
+    if (!f->walked) {
+        f->walked = true;
+        n = cus_until(o, f->start + f->size - 1);
+        while (n-- && o->cus[n].end > f->start) {
+            walk_once(o, &o->cus[n]);
+        }
+        n = ranges_until(o, f->start + f->size - 1);
+        f->has_inlined = n && o->ranges[n - 1].max_end > f->start;
+    }
+    return f->has_inlined;
+}
+
+int object_inlined(Object *o, uint64_t address, Call *calls, int max)
+{
+    const Inlined *innermost = NULL;
+    CuRange *cu = find_cu(o, address);
+    size_t low;
+    int n = 0;
+
+    if (!cu) {
+        return 0;
+    }
+    walk_once(o, cu);
+    low = ranges_until(o, address);
     while (low-- && o->ranges[low].max_end > address) {
         const Inlined *in = &o->inlined[o->ranges[low].what];
 

@@ -21,6 +21,7 @@ typedef struct Function {
     const char *linkage;    /* as in the symbol table */
     uint64_t start, size;   /* address as in the ELF file */
     uint32_t number;        /* 0, until somebody who counts them has set it */
+    bool walked, has_inlined;       /* see function_has_inlined() */
 } Function;
 
 /* Where files are looked for; to be set before the first object_get(). */
@@ -69,6 +70,9 @@ typedef struct Call {
     int line;
     size_t number;          /* another one for each such place of the object */
 } Call;
+
+/* Whether there may be any in it. */
+bool function_has_inlined(Function *f);
 
 /*
  * Those that are at this address: the innermost first, MAX at most.  Returns
