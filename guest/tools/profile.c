@@ -841,7 +841,7 @@ static void set_key(Entry *key, const LwpRecord *r)
     }
 }
 
-enum { AHEAD = 16 };        /* records whose entries are fetched meanwhile */
+enum { AHEAD = 16 };        /* records whose entries are fetched at once */
 
 static void add_records(Profile *p, const ProfileOptions *options,
                         const DataThread *head, size_t size)
@@ -852,22 +852,27 @@ static void add_records(Profile *p, const ProfileOptions *options,
         profile_space(p, head->pid),
         profile_thread(p, head->pid, head->tid) - (Thread *)p->threads.items,
     };
-    Entry key = {
-        .owner = (Owner *)table_get(&p->owners, &owner) -
-                 (Owner *)p->owners.items,
-    }, ahead = key;
+    uint32_t number = (Owner *)table_get(&p->owners, &owner) -
+                      (Owner *)p->owners.items;
+    uint32_t hash[AHEAD], latency[AHEAD];
+    Entry key[AHEAD];
 
-    for (; r < end; r++) {
-        if (end - r > AHEAD) {
-            set_key(&ahead, r + AHEAD);
-            table_prefetch(&p->entries, &ahead);
+    while (r < end) {
+        int n = 0;
+
+        for (; r < end && n < AHEAD; r++) {
+            if (event_wanted(options, r->event)) {
+                key[n] = (Entry) { .owner = number };
+                set_key(&key[n], r);
+                hash[n] = table_hash(&key[n], p->entries.key_size);
+                table_prefetch(&p->entries, hash[n]);
+                latency[n++] = r->data1;
+            }
         }
-        if (!event_wanted(options, r->event)) {
-            continue;
+        for (int i = 0; i < n; i++) {
+            add_count(p, table_get_hashed(&p->entries, &key[i], hash[i]), 1,
+                      (Latency) { latency[i], latency[i], latency[i] });
         }
-        set_key(&key, r);
-        add_count(p, table_get(&p->entries, &key), 1,
-                  (Latency) { r->data1, r->data1, r->data1 });
     }
 }
 
@@ -929,7 +934,7 @@ static void count_sharers(Profile *p)
             slots[n++] = (TableSlot) { table_hash(key, sizeof(key)), i };
         }
     }
-    sort_by_hash(slots, n);
+    slots = sort_by_hash(slots, n);
     for (size_t i = 0; i < n; i = next) {
         const Entry *e = table_at(&p->entries, slots[i].item);
         bool several = false;

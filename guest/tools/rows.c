@@ -437,8 +437,8 @@ enum { FEW = 1 << 12 };     /* rows that are counted at once */
  * may be millions of rows, of which a few are wanted: those of one hash are
  * added up after the other, without a table where an entry is one of its own.
  */
-static void fill_others(Rows *rows, const Table *groups, TableSlot *slots,
-                        size_t n)
+static void fill_others(Rows *rows, const Table *groups,
+                        const TableSlot *slots, size_t n)
 {
     const Table *entries = rows->entries;
     Table table = {
@@ -448,7 +448,6 @@ static void fill_others(Rows *rows, const Table *groups, TableSlot *slots,
     uint64_t id[MAX_KEYS];
     size_t next;
 
-    sort_by_hash(slots, n);
     for (size_t i = 0; i < n; i = next) {
         next = i + 1;
         while (next < n && slots[next].hash == slots[i].hash) {
@@ -496,8 +495,8 @@ static void fill(Rows *rows, int event, const Rows *outer,
     size_t n, others = 0;
     TableSlot *slots = NULL;
     uint64_t id[MAX_KEYS];
-    uint32_t group;
-    Row *r = NULL;
+    uint32_t group, hash;
+    Row *r;
 
     find_told(rows);
     rows->entries = &p->parts;
@@ -523,20 +522,19 @@ static void fill(Rows *rows, int event, const Rows *outer,
         }
         get_ids(rows, e, id, nr_outer, rows->nr_keys);
         rows->total += e->count;
-        /* Neighbours often have the same. */
-        if (!r || memcmp(r->id, id, size)) {
-            r = table.count < FEW ? table_get(&table, id) :
-                                    table_find(&table, id);
-        }
+        hash = table_hash(id, size);
+        r = table.count < FEW ? table_get_hashed(&table, id, hash) :
+                                table_find_hashed(&table, id, hash);
         if (r) {
             add_entry(rows, r, e, group);
         } else {
             slots = slots ? slots : zeroed(n, sizeof(*slots));
-            slots[others++] = (TableSlot) { table_hash(id, size), i };
+            slots[others++] = (TableSlot) { hash, i };
         }
     }
     keep_all(rows, &table);
     if (others) {
+        slots = sort_by_hash(slots, others);
         fill_others(rows, &groups, slots, others);
     }
     free(slots);

@@ -98,29 +98,26 @@ static TableSlot *find_slot(const Table *t, const void *key, uint32_t h)
     return &t->index[slot];
 }
 
-void *table_find(const Table *t, const void *key)
+void *table_find_hashed(const Table *t, const void *key, uint32_t h)
 {
     const TableSlot *slot;
 
     if (!t->count) {
         return NULL;
     }
-    slot = find_slot(t, key, table_hash(key, t->key_size));
+    slot = find_slot(t, key, h);
     return slot->item ? table_at(t, slot->item - 1) : NULL;
 }
 
-void table_prefetch(const Table *t, const void *key)
+void table_prefetch(const Table *t, uint32_t h)
 {
     if (t->index) {
-        uint32_t h = table_hash(key, t->key_size);
-
         __builtin_prefetch(&t->index[h & t->mask]);
     }
 }
 
-void *table_get(Table *t, const void *key)
+void *table_get_hashed(Table *t, const void *key, uint32_t h)
 {
-    uint32_t h = table_hash(key, t->key_size);
     TableSlot *slot;
     char *item;
 
@@ -139,27 +136,29 @@ void *table_get(Table *t, const void *key)
     return item;
 }
 
-void sort_by_hash(TableSlot *slots, size_t n)
+TableSlot *sort_by_hash(TableSlot *slots, size_t n)
 {
-    TableSlot *from = slots, *to = zeroed(n, sizeof(*to)), *other = to;
+    enum { BITS = 11, SIZE = 1 << BITS };
+    TableSlot *from = slots, *to = zeroed(n, sizeof(*to)), *old;
 
-    /* an even number of rounds, so that the last one ends where they were */
-    for (int shift = 0; shift < 32; shift += 8) {
-        size_t at[257] = { 0 };
+    for (int shift = 0; shift < 32; shift += BITS) {
+        size_t at[SIZE + 1] = { 0 };
 
         for (size_t i = 0; i < n; i++) {
-            at[(from[i].hash >> shift & 255) + 1]++;
+            at[(from[i].hash >> shift & (SIZE - 1)) + 1]++;
         }
-        for (int i = 0; i < 256; i++) {
+        for (int i = 0; i < SIZE; i++) {
             at[i + 1] += at[i];
         }
         for (size_t i = 0; i < n; i++) {
-            to[at[from[i].hash >> shift & 255]++] = from[i];
+            to[at[from[i].hash >> shift & (SIZE - 1)]++] = from[i];
         }
-        to = from;
-        from = from == slots ? other : slots;
+        old = from;
+        from = to;
+        to = old;
     }
-    free(other);
+    free(to);
+    return from;
 }
 
 void table_close(Table *t)

@@ -27,22 +27,36 @@ typedef struct Table {
 #define TABLE(type, member) \
     { .item_size = sizeof(type), .key_size = offsetof(type, member) }
 
-/* The item with this key; if it is new, all but the key is zero. */
-void *table_get(Table *t, const void *key);
+/* Of a key of so many bytes, a multiple of 4. */
+uint32_t table_hash(const void *key, size_t size);
+
+/* The item with this key and hash; if it is new, all but the key is zero. */
+void *table_get_hashed(Table *t, const void *key, uint32_t hash);
 /* It will be asked for soon. */
-void table_prefetch(const Table *t, const void *key);
+void table_prefetch(const Table *t, uint32_t hash);
 
 /* The same, but NULL if there is none. */
-void *table_find(const Table *t, const void *key);
+void *table_find_hashed(const Table *t, const void *key, uint32_t hash);
+
+static inline void *table_get(Table *t, const void *key)
+{
+    return table_get_hashed(t, key, table_hash(key, t->key_size));
+}
+
+static inline void *table_find(const Table *t, const void *key)
+{
+    return table_find_hashed(t, key, table_hash(key, t->key_size));
+}
+
 /* Give back what only table_get() and table_find() need. */
 void table_close(Table *t);
 void table_free(Table *t);
 
-/* Of a key of so many bytes, a multiple of 4. */
-uint32_t table_hash(const void *key, size_t size);
-
-/* Sort by hash; those with the same one stay in their order. */
-void sort_by_hash(TableSlot *slots, size_t n);
+/*
+ * The N slots sorted by hash, in memory that takes the place of theirs; those
+ * with the same one stay in their order.
+ */
+TableSlot *sort_by_hash(TableSlot *slots, size_t n);
 
 static inline void *table_at(const Table *t, size_t i)
 {
