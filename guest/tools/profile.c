@@ -962,12 +962,14 @@ unsigned profile_sharers(const Profile *p, const Entry *e)
     return ((const Line *)table_find(&p->lines, key))->threads;
 }
 
+/* Most tables are made of the parts, as these are few. */
 static void find_functions(Profile *p)
 {
     for (size_t i = 0; i < p->entries.count; i++) {
         Entry *e = table_at(&p->entries, i);
         uint32_t space = owner_of(p, e)->space;
         Place place = profile_place(p, space, e->ip);
+        Entry key;
 
         if (e->event == LWP_DME) {
             e->data1 = *latency_number(e);
@@ -981,19 +983,10 @@ static void find_functions(Profile *p)
             place.address == place.function->start) {
             e->flags |= ENTRY_START;
         }
-    }
-}
-
-/* Most tables are made of these, as they are few. */
-static void find_parts(Profile *p)
-{
-    for (size_t i = 0; i < p->entries.count; i++) {
-        const Entry *e = table_at(&p->entries, i);
-        const Entry key = {
+        key = (Entry) {
             .ip = e->from, .data = e->to, .owner = e->owner,
             .flags = e->flags, .event = e->event, .core = e->core,
         };
-
         add_count(p, table_get(&p->parts, &key), e->count,
                   e->event == LWP_DME ? latency_of(p, e) : (Latency) { 0 });
     }
@@ -1026,11 +1019,10 @@ bool profile_load(Profile *p, const ProfileOptions *options)
         }
     }
     table_close(&p->entries);
-    find_functions(p);
     if (p->records[LWP_DME]) {
         count_sharers(p);
     }
-    find_parts(p);
+    find_functions(p);
     terminal_progress(1);
     return true;
 }

@@ -259,11 +259,38 @@ const char *row_text(const Rows *rows, const Row *row, int key, char *buffer)
     }
 }
 
-/* Most records first; what pointers are differs from run to run. */
+/* Of a key; what pointers are differs from run to run. */
+static int compare_ids(const Rows *rows, int k, uint64_t x, uint64_t y)
+{
+    const void *s = (const void *)(uintptr_t)x;
+    const void *t = (const void *)(uintptr_t)y;
+    int order = 0;
+
+    if (x == y || rows->id[k] != rows->keys[k]->id) {
+        return 0;
+    }
+    if (rows->keys[k]->type == KEY_FUNCTION) {
+        const Function *f = s, *g = t;
+
+        order = strcmp(f->name, g->name);
+        if (!order) {
+            order = strcmp(object_path(f->object), object_path(g->object));
+        }
+        if (!order) {
+            order = f->start < g->start ? -1 : 1;
+        }
+    } else if (rows->keys[k]->type < KEY_FUNCTION) {
+        order = strcmp(s, t);
+    }
+    return order ? order : x < y ? -1 : 1;
+}
+
+/* Most records first. */
 static int compare_rows(const void *a, const void *b, void *opaque)
 {
     const Row *x = a, *y = b;
     const Rows *rows = opaque;
+    int order = 0;
 
     if (x->group != y->group) {
         return x->group < y->group ? -1 : 1;
@@ -271,31 +298,10 @@ static int compare_rows(const void *a, const void *b, void *opaque)
     if (x->count != y->count) {
         return x->count > y->count ? -1 : 1;
     }
-    for (int k = 0; k < rows->nr_keys; k++) {
-        const void *s = (const void *)(uintptr_t)x->id[k];
-        const void *t = (const void *)(uintptr_t)y->id[k];
-        int order = 0;
-
-        if (x->id[k] == y->id[k] || rows->id[k] != rows->keys[k]->id) {
-            continue;
-        }
-        if (rows->keys[k]->type == KEY_FUNCTION) {
-            const Function *f = s, *g = t;
-
-            order = strcmp(f->name, g->name);
-            if (!order) {
-                order = strcmp(object_path(f->object),
-                               object_path(g->object));
-            }
-            if (!order) {
-                order = f->start < g->start ? -1 : 1;
-            }
-        } else if (rows->keys[k]->type < KEY_FUNCTION) {
-            order = strcmp(s, t);
-        }
-        return order ? order : x->id[k] < y->id[k] ? -1 : 1;
+    for (int k = 0; k < rows->nr_keys && !order; k++) {
+        order = compare_ids(rows, k, x->id[k], y->id[k]);
     }
-    return x->entry < y->entry ? -1 : x->entry > y->entry;
+    return order ? order : x->entry < y->entry ? -1 : x->entry > y->entry;
 }
 
 static void sort(Rows *rows)
@@ -430,6 +436,29 @@ static uint32_t group_of(const Table *groups, const uint64_t *id)
     return g ? g->number : 0;
 }
 
+/* A row of but one entry; of many as good as the last, few come before it. */
+static void keep_alone(Rows *rows, const Table *groups, const Entry *e)
+{
+    const Row *last = rows->cut ? &rows->rows[rows->top - 1] : NULL;
+    Row r = { .count = 0 };
+    int order = 0;
+
+    if (!is_wanted(rows, e->count)) {
+        return;
+    }
+    for (int k = 0; k < rows->nr_keys; k++) {
+        get_ids(rows, e, r.id, k, k + 1);
+        if (last && last->count == e->count && !order) {
+            order = compare_ids(rows, k, r.id[k], last->id[k]);
+            if (order > 0) {
+                return;
+            }
+        }
+    }
+    add_entry(rows, &r, e, group_of(groups, r.id));
+    keep(rows, &r);
+}
+
 enum { FEW = 1 << 12 };     /* rows that are counted at once */
 
 /*
@@ -469,14 +498,9 @@ static void fill_others(Rows *rows, const Table *groups,
     }
     keep_all(rows, &table);
     for (size_t i = 0; i < entries->count; i++) {
-        const Entry *e = table_at(entries, i);
-        Row r = { .count = 0 };
-
-        rows->all += alone[i];
-        if (alone[i] && is_wanted(rows, e->count)) {
-            get_ids(rows, e, r.id, 0, rows->nr_keys);
-            add_entry(rows, &r, e, group_of(groups, r.id));
-            keep(rows, &r);
+        if (alone[i]) {
+            rows->all++;
+            keep_alone(rows, groups, table_at(entries, i));
         }
     }
     free(alone);
