@@ -610,12 +610,14 @@ static Object *jit_of(const Profile *p, Space *s)
 
 static const Map *find_map(const Space *s, uint64_t address)
 {
-    static size_t last;     /* often it is that again */
+    static size_t last[2];  /* often it is one of them again: code and data */
     size_t low = 0, high = s->nr_maps;
 
-    if (last < high && s->maps[last].start <= address &&
-        address < s->maps[last].end) {
-        return &s->maps[last];
+    for (int i = 0; i < 2; i++) {
+        if (last[i] < high && s->maps[last[i]].start <= address &&
+            address < s->maps[last[i]].end) {
+            return &s->maps[last[i]];
+        }
     }
     while (low < high) {
         size_t mid = (low + high) / 2;
@@ -629,8 +631,9 @@ static const Map *find_map(const Space *s, uint64_t address)
     if (!low || address >= s->maps[low - 1].end) {
         return NULL;
     }
-    last = low - 1;
-    return &s->maps[last];
+    last[1] = last[0];
+    last[0] = low - 1;
+    return &s->maps[low - 1];
 }
 
 const Map *profile_map(const Profile *p, const Place *place)
