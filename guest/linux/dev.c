@@ -217,8 +217,12 @@ static bool file_ended(const struct lwp_file *file)
 	return !READ_ONCE(file->nr);
 }
 
-/* Under lwp_mutex.  What is put on @old is to be given to listeners_free(). */
-static void listener_remove(struct lwp_listener *l, struct list_head *old)
+/*
+ * Under lwp_mutex.  What is put on @old is to be given to listeners_free().
+ * Not inlined, as guest/test/lwp-limits.c traces it.
+ */
+static noinline void listener_remove(struct lwp_listener *l,
+				     struct list_head *old)
 {
 	struct lwp_target *t = l->target;
 	struct lwp_file *file = l->file;

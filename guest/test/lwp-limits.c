@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * What the driver refuses, and how it is told: its parameters; how much of a
- * CPU programs can take by threshold interrupts; who is charged for memory.
+ * CPU programs can take by threshold interrupts; who is charged for memory;
+ * that IRQs are on while many listeners are detached.
  *
  * usage: lwp-limits MODULE
  *
@@ -451,6 +452,109 @@ static void test_full_group(void)
     profile_stop();
 }
 
+/* --- detaching ------------------------------------------------------------*/
+
+enum { ATTACHED = 2000 };
+
+static const char tracing[] = "/tmp/tracing";
+static atomic_uint attached;
+
+static int trace_set(const char *file, const char *s)
+{
+    char path[64];
+
+    snprintf(path, sizeof(path), "%s/%s", tracing, file);
+    return write_string(path, s);
+}
+
+static void *attach_self(void *opaque)
+{
+    struct lwp_ioc_attach a = { .eventfd = -1 };
+
+    attached += !ioctl(*(int *)opaque, LWP_IOC_ATTACH, &a);
+    pthread_barrier_wait(&barrier);
+    pthread_barrier_wait(&barrier);
+    return NULL;
+}
+
+/* How often the driver's function was called, and in @off, with IRQs off. */
+static unsigned count_traced(const char *function, unsigned *off)
+{
+    char line[256], path[64];
+    unsigned n = 0;
+    FILE *f;
+
+    snprintf(path, sizeof(path), "%s/trace", tracing);
+    f = fopen(path, "r");
+    if (!f) {
+        die(path);
+    }
+    *off = 0;
+    while (fgets(line, sizeof(line), f)) {
+        /* TASK-PID [CPU] FLAGS TIME: FUNCTION <-CALLER */
+        const char *flags = strstr(line, "] ");
+
+        if (*line != '#' && flags && strstr(flags, function)) {
+            n++;
+            *off += flags[2] == 'd' || flags[2] == 'D';
+        }
+    }
+    fclose(f);
+    return n;
+}
+
+/* A file with many listeners is closed: as many may wait as are let in. */
+static void test_detach(void)
+{
+    static const char function[] = "listener_remove";
+    static pthread_t thread[ATTACHED];
+    pthread_attr_t attr;
+    unsigned n, off;
+    char line[32];
+    int fd, err;
+
+    if (reload("")) {
+        die("finit_module");
+    }
+    mkdir(tracing, 0755);
+    if (mount("tracefs", tracing, "tracefs", 0, NULL)) {
+        die("mount");
+    }
+    /* It is taken at once if a line ends there. */
+    snprintf(line, sizeof(line), "%s\n", function);
+    err = trace_set("set_ftrace_filter", line);
+    if (err == -ENOENT) {
+        printf("SKIP lwp-limits: the kernel cannot trace functions\n");
+        return;
+    }
+    if (!check(!err, "%s can be traced: %s", function, strerror(-err))) {
+        return;
+    }
+    fd = open(LWP_DEVICE, O_RDONLY | O_CLOEXEC);
+    pthread_barrier_init(&barrier, NULL, ATTACHED + 1);
+    pthread_attr_init(&attr);
+    pthread_attr_setstacksize(&attr, 65536);
+    for (unsigned i = 0; i < ATTACHED; i++) {
+        if (pthread_create(&thread[i], &attr, attach_self, &fd)) {
+            die("pthread_create");
+        }
+    }
+    pthread_barrier_wait(&barrier);
+    if (trace_set("current_tracer", "function")) {
+        die("current_tracer");
+    }
+    close(fd);
+    n = count_traced(function, &off);
+    trace_set("current_tracer", "nop");
+    pthread_barrier_wait(&barrier);
+    for (unsigned i = 0; i < ATTACHED; i++) {
+        pthread_join(thread[i], NULL);
+    }
+    check(attached == ATTACHED && n == ATTACHED && !off,
+          "IRQs are on while %u listeners are detached: off for %u of %u",
+          attached, off, n);
+}
+
 int main(int argc, char **argv)
 {
     if (argc < 2) {
@@ -466,6 +570,7 @@ int main(int argc, char **argv)
     test_throttle();
     test_memory();
     test_full_group();
+    test_detach();
     if (reload("")) {
         die("finit_module");
     }
