@@ -559,6 +559,7 @@ void profile_close(Profile *p)
     table_free(&p->pairs);
     free(p->functions);
     free(p->latencies);
+    free(p->alone);
     table_free(&p->entries);
     table_free(&p->parts);
 }
@@ -938,6 +939,7 @@ static void count_sharers(Profile *p)
         }
     }
     slots = sort_by_hash(slots, n);
+    p->alone = zeroed(p->entries.count, 1);
     for (size_t i = 0; i < n; i = next) {
         const Entry *e = table_at(&p->entries, slots[i].item);
         bool several = false;
@@ -947,6 +949,7 @@ static void count_sharers(Profile *p)
             several |= thread_of(p, e) !=
                        thread_of(p, table_at(&p->entries, slots[next].item));
         }
+        p->alone[slots[i].item] = next == i + 1;
         if (several) {
             mark_shared(p, slots + i, next - i);
         }

@@ -106,14 +106,18 @@ typedef struct Profile {
     Space *spaces;
     size_t nr_spaces;
     Table threads, owners, entries, files;
-    /* Entries that differ only in addresses and data within functions, as one
-     * Entry, of which there is no place; in the order of the first of each. */
+    /*
+     * Entries that differ only in addresses and data within functions, as one
+     * Entry, of which there is no place; in the order of the first of each.
+     */
     Table parts;
     const Function **functions;     /* those of the entries */
     size_t nr_functions;
     Latency *latencies;     /* of entries and parts with several records */
     size_t nr_latencies;
     Table lines, pairs;     /* of data; and with other threads */
+    /* By entry: 1 if no other one has its line of data; or NULL: no misses. */
+    uint8_t *alone;
     uint64_t records[256];  /* stored, by EventId */
     uint64_t missed;
     uint64_t unprofiled;    /* threads that are not in it */

@@ -464,16 +464,15 @@ enum { FEW = 1 << 12 };     /* rows that are counted at once */
 /*
  * What is of none of the first rows, of SLOTS with the hash of its keys.  There
  * may be millions of rows, of which a few are wanted: those of one hash are
- * added up after the other, without a table where an entry is one of its own.
+ * added up after the other; an entry that is a row of its own is only marked.
  */
 static void fill_others(Rows *rows, const Table *groups,
-                        const TableSlot *slots, size_t n)
+                        const TableSlot *slots, size_t n, uint8_t *alone)
 {
     const Table *entries = rows->entries;
     Table table = {
         .item_size = sizeof(Row), .key_size = rows->nr_keys * sizeof(uint64_t),
     };
-    uint8_t *alone = zeroed(entries->count, 1);
     uint64_t id[MAX_KEYS];
     size_t next;
 
@@ -497,13 +496,6 @@ static void fill_others(Rows *rows, const Table *groups,
         }
     }
     keep_all(rows, &table);
-    for (size_t i = 0; i < entries->count; i++) {
-        if (alone[i]) {
-            rows->all++;
-            keep_alone(rows, groups, table_at(entries, i));
-        }
-    }
-    free(alone);
 }
 
 static void fill(Rows *rows, int event, const Rows *outer,
@@ -516,10 +508,13 @@ static void fill(Rows *rows, int event, const Rows *outer,
     Table groups = {
         .item_size = sizeof(Group), .key_size = nr_outer * sizeof(uint64_t),
     };
+    const bool lines = p->alone && has_key(rows, key_pid) &&
+                       has_key(rows, key_line);
     size_t n, others = 0;
     TableSlot *slots = NULL;
     uint64_t id[MAX_KEYS];
     uint32_t group, hash;
+    uint8_t *alone;
     Row *r;
 
     find_told(rows);
@@ -530,6 +525,7 @@ static void fill(Rows *rows, int event, const Rows *outer,
         }
     }
     n = rows->entries->count;
+    alone = zeroed(n, 1);
     for (size_t i = 0; outer && i < outer->count; i++) {
         ((Group *)table_get(&groups, outer->rows[i].id))->number = i + 1;
     }
@@ -544,8 +540,12 @@ static void fill(Rows *rows, int event, const Rows *outer,
         if (outer && !group) {
             continue;
         }
-        get_ids(rows, e, id, nr_outer, rows->nr_keys);
         rows->total += e->count;
+        if (lines && p->alone[i]) {
+            alone[i] = 1;
+            continue;
+        }
+        get_ids(rows, e, id, nr_outer, rows->nr_keys);
         hash = table_hash(id, size);
         r = table.count < FEW ? table_get_hashed(&table, id, hash) :
                                 table_find_hashed(&table, id, hash);
@@ -559,8 +559,15 @@ static void fill(Rows *rows, int event, const Rows *outer,
     keep_all(rows, &table);
     if (others) {
         slots = sort_by_hash(slots, others);
-        fill_others(rows, &groups, slots, others);
+        fill_others(rows, &groups, slots, others, alone);
     }
+    for (size_t i = 0; i < n; i++) {
+        if (alone[i]) {
+            rows->all++;
+            keep_alone(rows, &groups, table_at(rows->entries, i));
+        }
+    }
+    free(alone);
     free(slots);
     table_free(&groups);
     sort(rows);

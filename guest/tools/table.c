@@ -41,29 +41,6 @@ void *zeroed(size_t count, size_t size)
     return p;
 }
 
-static uint64_t mix(uint64_t h, uint64_t word)
-{
-    h = (h ^ word) * 0x9e3779b97f4a7c15;
-    return h ^ h >> 32;
-}
-
-uint32_t table_hash(const void *key, size_t size)
-{
-    uint64_t h = 0, word;
-    uint32_t half;
-    size_t i;
-
-    for (i = 0; i + sizeof(word) <= size; i += sizeof(word)) {
-        memcpy(&word, (const char *)key + i, sizeof(word));
-        h = mix(h, word);
-    }
-    if (i < size) {
-        memcpy(&half, (const char *)key + i, sizeof(half));
-        h = mix(h, half);
-    }
-    return h * 0x9e3779b97f4a7c15 >> 32;
-}
-
 static void reindex(Table *t)
 {
     size_t old_size = t->mask ? t->mask + 1 : 0;

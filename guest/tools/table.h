@@ -7,6 +7,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 typedef struct TableSlot {
     uint32_t hash;
@@ -28,7 +29,21 @@ typedef struct Table {
     { .item_size = sizeof(type), .key_size = offsetof(type, member) }
 
 /* Of a key of so many bytes, a multiple of 4. */
-uint32_t table_hash(const void *key, size_t size);
+static inline uint32_t table_hash(const void *key, size_t size)
+{
+    const uint64_t odd = 0x9e3779b97f4a7c15;
+    uint64_t h = 0;
+
+    for (size_t i = 0; i < size; i += sizeof(h)) {
+        uint64_t word = 0;
+
+        memcpy(&word, (const char *)key + i,
+               size - i < sizeof(word) ? sizeof(word) / 2 : sizeof(word));
+        h = (h ^ word) * odd;
+        h ^= h >> 32;
+    }
+    return h * odd >> 32;
+}
 
 /* The item with this key and hash; if it is new, all but the key is zero. */
 void *table_get_hashed(Table *t, const void *key, uint32_t hash);
