@@ -1302,20 +1302,23 @@ sys.exit(status)
 
     def measure(self, *args):
         """
-        Its output; a failure if that takes much memory, or much longer than
-        Python takes to sort the addresses, on this machine and with its load.
+        Its output; a failure if that takes much memory, or long, where Python
+        sorts the addresses in 1: 0.6 is usual, but others may use the machine.
         """
         start = time.process_time()
         sorted(self.ips)
         sort = time.process_time() - start
-        r = subprocess.run([sys.executable, '-c', self.MEASURE, Setup.lwp,
-                            *args], cwd=self.folder, text=True,
-                           stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        self.assertEqual(r.returncode, 0, r.stderr)
-        seconds, kilobytes = map(float, r.stderr.split())
+        for _ in range(3):
+            r = subprocess.run([sys.executable, '-c', self.MEASURE, Setup.lwp,
+                                *args], cwd=self.folder, text=True,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            self.assertEqual(r.returncode, 0, r.stderr)
+            seconds, kilobytes = map(float, r.stderr.split())
+            if seconds < 0.8 * sort:
+                break
         self.sentence = (f'{seconds:.1f} s, {kilobytes / 1e3:.0f} MB; '
                          f'Python sorts the addresses in {sort:.1f} s')
-        self.assertLess(seconds, 1.75 * sort, self.sentence)
+        self.assertLess(seconds, 0.8 * sort, self.sentence)
         self.assertLess(kilobytes, 300000, self.sentence)
         return r.stdout
 
