@@ -10,6 +10,8 @@
 #include "qobject/qdict.h"
 #include "qobject/qlist.h"
 #include "x86-section-bytes.h"
+#include <sys/socket.h>
+#include <sys/un.h>
 
 #define SKYLAKE "max,vendor=GenuineIntel,family=6,model=94,stepping=3"
 
@@ -470,14 +472,20 @@ static void guest_run(Guest *g, const char *cpu, unsigned cpus,
     guest_cont(g);
 }
 
-/* Wait until a field of a CPU's area has reached @val. */
-static void guest_wait(Guest *g, unsigned cpu, unsigned field, uint32_t val)
+/* Wait until the word at @addr has reached @val. */
+static void guest_wait_at(Guest *g, uint64_t addr, uint32_t val)
 {
     int64_t end = g_get_monotonic_time() + 60 * G_TIME_SPAN_SECOND;
 
-    while (qtest_readl(g->qts, AREA(cpu) + field) < val) {
+    while (qtest_readl(g->qts, addr) < val) {
         g_assert_cmpint(g_get_monotonic_time(), <, end);
     }
+}
+
+/* The same for a field of a CPU's area. */
+static void guest_wait(Guest *g, unsigned cpu, unsigned field, uint32_t val)
+{
+    guest_wait_at(g, AREA(cpu) + field, val);
 }
 
 /* How many instructions of its loop a CPU has run when @eip is next. */
@@ -1224,6 +1232,215 @@ static void test_trace(void)
     guest_cleanup(&g);
 }
 
+/* --- interrupts without end ---------------------------------------------- */
+
+/* What a guest does at every instruction of CPU 0 */
+typedef struct StormTest {
+    const char *name, *cpu;
+    uint32_t lvtpc;
+    bool amd, progress;     /* progress: one instruction runs between two */
+} StormTest;
+
+enum { LVT_SMI = 0x200, LVT_FIXED = 0x40 };
+
+static const StormTest storm_tests[] = {
+    { "nmi", SKYLAKE ",pmu=on", LVT_NMI, false, true },
+    { "fixed", SKYLAKE ",pmu=on", LVT_FIXED, false, true },
+    { "smi", SKYLAKE ",pmu=on", LVT_SMI, false, true },
+    /* AMD's do not mask LVTPC: the next one waits for the end of this one. */
+    { "nmi-amd", "max,pmu=on,-perfctr-core,-perfmon-v2", LVT_NMI, true },
+};
+
+#define STORM_IDT       0x3000          /* with a gate for each vector */
+#define STORM_CODE      0x38000         /* of SMM */
+#define STORM_SMIS      0x4000          /* counts them */
+#define STORM_SECONDS   3
+#define ANSWER_SECONDS  10              /* far more than it takes */
+
+#define MSR_K7_EVTSEL0  0xc0010000
+#define MSR_K7_PERFCTR0 0xc0010004
+
+/* The code of 16 bits at SMBASE; all it changes is what it has to. */
+static const uint8_t smm_code[] = {
+    /* push %eax, %ecx, %edx          */ 0x66, 0x50, 0x66, 0x51, 0x66, 0x52,
+    /* addr32 incl 0x4000             */ 0x67, 0x66, 0xff, 0x05, 0x00, 0x40,
+                                         0x00, 0x00,
+    /* addr32 movl $0x200,0xfee00340  */ 0x67, 0x66, 0xc7, 0x05, 0x40, 0x03,
+                                         0xe0, 0xfe, 0x00, 0x02, 0x00, 0x00,
+    /* mov $0xc1,%ecx                 */ 0x66, 0xb9, 0xc1, 0x00, 0x00, 0x00,
+    /* mov $-6,%eax                   */ 0x66, 0xb8, 0xfa, 0xff, 0xff, 0xff,
+    /* mov $-1,%edx                   */ 0x66, 0xba, 0xff, 0xff, 0xff, 0xff,
+    /* wrmsr                          */ 0x0f, 0x30,
+    /* pop %edx, %ecx, %eax           */ 0x66, 0x5a, 0x66, 0x59, 0x66, 0x58,
+    /* rsm                            */ 0x0f, 0xaa,
+};
+
+/*
+ * Give the guest a fixed interrupt: an IDT in RAM, STI, and EOI; or a handler
+ * that reads no MSRs of Intel's.
+ */
+static void storm_patch(Guest *g, const StormTest *t)
+{
+    /* mov $MSR_K7_PERFCTR0,%ecx            instead of two others */
+    static const uint8_t msr[] = { 0xb9, 0x04, 0x00, 0x01, 0xc0 };
+    /* pause                                nop; sti */
+    static const uint8_t sti[] = { 0x90, 0xfb };
+    /* cmpl, jne (HOLD)                     mov %eax,0xfee000b0; nopl */
+    static const uint8_t eoi[] = { 0xa3, 0xb0, 0x00, 0xe0, 0xfe,
+                                   0x0f, 0x1f, 0x40, 0x00 };
+    static const uint8_t idt[] = { 0xff, 0x07, 0x00, 0x30, 0x00, 0x00 };
+    g_autofree char *image = NULL;
+    gsize size;
+
+    g_assert_true(g_file_get_contents(g->bios, &image, &size, NULL));
+    if (t->lvtpc == LVT_FIXED) {
+        memcpy(image + 0x63, sti, sizeof(sti));
+        memcpy(image + 0x139, eoi, sizeof(eoi));
+        memcpy(image + 0x196, idt, sizeof(idt));
+    }
+    if (t->amd) {
+        memcpy(image + 0xc2, msr, sizeof(msr));
+        memcpy(image + 0xfb, msr, sizeof(msr));
+    }
+    g_assert_true(g_file_set_contents(g->bios, image, size, NULL));
+}
+
+static void storm_prepare(Guest *g, const StormTest *t)
+{
+    const uint64_t gate = 0x000f8e00000800bdull;    /* IP_NMI */
+
+    g->cpus = 2;
+    guest_prepare(g, 1, RUN);
+    guest_prepare(g, 0, START_OTHERS);
+    for (int i = 0; i < 256; i++) {
+        qtest_writeq(g->qts, STORM_IDT + 8 * i, gate);
+    }
+    qtest_writel(g->qts, STORM_SMIS, 0);
+    qtest_memwrite(g->qts, STORM_CODE, smm_code, sizeof(smm_code));
+    guest_rearm(g, 0, HANDLER_REARM + 1);
+    for (int cpu = 0; cpu < 2 && t->amd; cpu++) {
+        uint64_t area = AREA(cpu);
+        uint64_t period = cpu ? PERIOD : 1;
+
+        qtest_writel(g->qts, area + READS, 0);
+        write_msr(g, area + REARM, MSR_K7_PERFCTR0 + 1, 0);
+        write_msr(g, area + REARM + 12, MSR_K7_PERFCTR0, -period);
+        write_msr(g, area + WRITES, MSR_K7_PERFCTR0, -(uint64_t)PERIOD);
+        write_msr(g, area + WRITES + 12, MSR_K7_EVTSEL0, EVTSEL | 0x10000);
+        qtest_writel(g->qts, area + WRITES + 24, 0);
+    }
+    qtest_writel(g->qts, AREA(0) + LVTPC, t->lvtpc);
+}
+
+/* The gdbstub, by its protocol: send @text and wait for a packet of @kind. */
+static void gdb_ask(int fd, const char *text, const char *kinds)
+{
+    int64_t end = g_get_monotonic_time() + ANSWER_SECONDS * G_TIME_SPAN_SECOND;
+    char c, last = 0;
+
+    g_assert_cmpint(write(fd, text, strlen(text)), ==, strlen(text));
+    for (;;) {
+        GPollFD poll = { .fd = fd, .events = G_IO_IN };
+
+        g_assert_cmpint(g_get_monotonic_time(), <, end);
+        if (g_poll(&poll, 1, 100) <= 0) {
+            continue;
+        }
+        g_assert_cmpint(read(fd, &c, 1), ==, 1);
+        if (last == '$' && strchr(kinds, c)) {
+            break;
+        }
+        last = c;
+    }
+    /* The end of the packet, which is acknowledged */
+    while (c != '#') {
+        g_assert_cmpint(read(fd, &c, 1), ==, 1);
+    }
+    g_assert_cmpint(read(fd, &c, 1), ==, 1);
+    g_assert_cmpint(read(fd, &c, 1), ==, 1);
+    g_assert_cmpint(write(fd, "+", 1), ==, 1);
+}
+
+static void check_gdb(const char *path)
+{
+    struct sockaddr_un addr = { .sun_family = AF_UNIX };
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+
+    g_assert_cmpint(g_strlcpy(addr.sun_path, path, sizeof(addr.sun_path)), <,
+                    sizeof(addr.sun_path));
+    g_assert_cmpint(connect(fd, (void *)&addr, sizeof(addr)), ==, 0);
+    gdb_ask(fd, "+$?#3f", "TS");
+    for (int i = 0; i < 5; i++) {
+        gdb_ask(fd, "$g#67", "0123456789abcdef");       /* registers */
+        gdb_ask(fd, "$s#73", "TS");                     /* step */
+        g_assert_cmpint(write(fd, "$c#63", 5), ==, 5);
+        g_usleep(50000);
+        gdb_ask(fd, "\003", "TS");
+    }
+    gdb_ask(fd, "$D#44", "O");
+    close(fd);
+}
+
+/*
+ * A counter of CPU 0 interrupts at every instruction, at CPL 0: monitor,
+ * gdbstub and the other CPU go on.
+ */
+static void test_storm(gconstpointer opaque)
+{
+    const StormTest *t = opaque;
+    int64_t end, start;
+    g_autofree char *args = NULL;
+    bool smi = t->lvtpc == LVT_SMI;
+    uint64_t at = smi ? STORM_SMIS : AREA(0) + NMIS;
+    uint32_t seq, count;
+    Guest g;
+
+    guest_init(&g);
+    storm_patch(&g, t);
+    args = g_strdup_printf("-S -smp 2 -gdb unix:%s,server=on,wait=off",
+                           g.stream);
+    guest_start(&g, t->cpu, args);
+    storm_prepare(&g, t);
+    guest_cont(&g);
+    guest_wait(&g, 1, SEQ, 1);
+
+    end = g_get_monotonic_time() + STORM_SECONDS * G_TIME_SPAN_SECOND;
+    do {
+        g_autofree char *info = NULL;
+
+        count = qtest_readl(g.qts, at);
+        seq = qtest_readl(g.qts, AREA(1) + SEQ);
+        start = g_get_monotonic_time();
+        info = qtest_hmp(g.qts, "info registers -a");
+        g_assert_nonnull(strstr(info, "CPU#1"));
+        guest_stop(&g);
+        if (t->progress && !smi) {
+            uint32_t n = qtest_readl(g.qts, at);
+
+            /* The last ones of all, of which none is half overwritten. */
+            for (uint32_t i = MAX(3, n - MIN(n, 100)); i + 1 < n; i++) {
+                Record r = read_record(&g, 0, i);
+                Record r1 = read_record(&g, 0, i + 1);
+
+                g_assert_cmpuint(position(r1.seq, r1.eip, r1.ecx) -
+                                 position(r.seq, r.eip, r.ecx), ==, 1);
+            }
+        }
+        guest_cont(&g);
+        g_assert_cmpint(g_get_monotonic_time() - start, <,
+                        ANSWER_SECONDS * G_TIME_SPAN_SECOND);
+        guest_wait(&g, 1, SEQ, seq + 2);
+        guest_wait_at(&g, at, count + 2);
+    } while (g_get_monotonic_time() < end);
+
+    check_gdb(g.stream);
+    seq = qtest_readl(g.qts, AREA(1) + SEQ);
+    guest_wait(&g, 1, SEQ, seq + 2);
+    g_test_message("%u interrupts, %u rounds of the other CPU",
+                   qtest_readl(g.qts, at), seq);
+    guest_cleanup(&g);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -1233,6 +1450,12 @@ int main(int argc, char **argv)
         g_autofree char *path = g_strdup_printf("/pmu/model/%s", t->name);
 
         qtest_add_data_func(path, t, test_model);
+    }
+    for (int i = 0; i < G_N_ELEMENTS(storm_tests); i++) {
+        const StormTest *t = &storm_tests[i];
+        g_autofree char *path = g_strdup_printf("/pmu/storm/%s", t->name);
+
+        qtest_add_data_func(path, t, test_storm);
     }
     qtest_add_func("/pmu/properties", test_properties);
     qtest_add_func("/pmu/migrate/live", test_migrate);
