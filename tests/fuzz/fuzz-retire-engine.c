@@ -16,7 +16,7 @@
 #include "retire/engine/predictor.h"
 
 #define NR_CPUS     3
-#define MAX_LINES   256         /* of a cache */
+#define MAX_LINES   1024        /* of a cache */
 
 /* A cache; the ways of a set are in the order of their use. */
 typedef struct List {
@@ -209,6 +209,21 @@ static void list_fill(Cpu *c, uint64_t line, bool store)
  * What is done with the caches
  */
 
+/* With the short cuts of one who is alone */
+static RetireSource quick_access(Cpu *c, uint64_t line, uint64_t addr,
+                                 bool store)
+{
+    if (c->filter.has_ways) {
+        if (retire_filter_access(&c->filter, line, addr)) {
+            return RETIRE_SOURCE_L1;
+        }
+        if (retire_cache_access_l2(c->cache, line, addr)) {
+            return RETIRE_SOURCE_L2;
+        }
+    }
+    return retire_cache_access(c->cache, line, addr, store);
+}
+
 static void do_access(Cpu *c, uint64_t line, bool store)
 {
     RetireSource expected = where(c, line), got;
@@ -220,7 +235,7 @@ static void do_access(Cpu *c, uint64_t line, bool store)
     if (retire_cache_peek(c->cache, line) != expected) {
         fail("a line is not where it should be");
     }
-    got = retire_cache_access(c->cache, line, addr, store);
+    got = quick_access(c, line, addr, store);
     if (known && (!store || list_owned(l, line))) {
         bool owned = list_owned(l, line);
 
@@ -258,6 +273,9 @@ static void plug(Cpu *c)
 {
     list_init(&c->l1, &geometry[RETIRE_L1D]);
     list_init(&c->l2, &geometry[RETIRE_L2]);
+    if (c != cpus) {
+        retire_uncore_share(uncore);
+    }
     c->cache = retire_cache_new(uncore, geometry, &c->filter);
 }
 
@@ -398,25 +416,27 @@ static void take_geometry(RetireGeometry *g, bool none)
 
     g->assoc = assoc[how % 6];
     g->size = none && how >= 192 ? 0 :
-              (RETIRE_LINE_SIZE << how / 6 % 5) * g->assoc;
+              (RETIRE_LINE_SIZE << how / 6 % 7) * g->assoc;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
+    uint32_t how;
+
     input = data;
     input_end = data + size;
     take_geometry(&geometry[RETIRE_L1D], false);
     take_geometry(&geometry[RETIRE_L2], false);
     take_geometry(&geometry[RETIRE_L3], true);
-    calloc_fails_in = take(1) % 8;
+    how = take(1);
+    calloc_fails_in = how % 8;
     uncore = retire_uncore_new(geometry);
     calloc_fails_in = 0;
     if (!uncore) {
         return 0;
     }
-    retire_uncore_share(uncore);
     list_init(&l3, &geometry[RETIRE_L3]);
-    for (int i = 0; i < NR_CPUS; i++) {
+    for (int i = 0; i < (how & 0x80 ? 1 : NR_CPUS); i++) {
         plug(&cpus[i]);
     }
     memset(&remembers, 0, sizeof(remembers));
