@@ -10,33 +10,11 @@
 # and SKIP if some are left; the seed in it reproduces a failure.
 set -u
 
-release=10.0
-minutes=
-while [ $# -gt 0 ]; do
-    case $1 in
-    --release) release=$2 ;;
-    --minutes) minutes=$2 ;;
-    *) echo "${0##*/}: unknown argument '$1'" >&2; exit 1 ;;
-    esac
-    shift 2
-done
-
-top=$(cd "$(dirname "$0")/../.." && pwd)
-started=$(date +%s)
-log=$top/build/logs/long-differential.log
-mkdir -p "$top/build/logs" "$top/build/long"
-"$top/scripts/build" --release "$release" > "$log" 2>&1 ||
-    { echo "FAIL differential-long: scripts/build failed; see $log"; exit 1; }
-bld=$top/build/qemu-$release/build
-head=$(git -C "$top/build/qemu-$release" rev-parse --short=12 HEAD)
-state=$top/build/long/differential-$head.txt
+# shellcheck source=tests/long/common
+. "$(dirname "$0")/common"
+state=$state.txt
 touch "$state"
 export PYTHONDONTWRITEBYTECODE=1
-
-# Is the time up?
-late() {
-    [ "$minutes" ] && [ $(($(date +%s) - started)) -ge $((60 * minutes)) ]
-}
 
 # Modes in turns, ten random programs each
 left=0

@@ -11,33 +11,15 @@
 # tried first the next time.
 set -u
 
-release=10.0
-minutes=
-while [ $# -gt 0 ]; do
-    case $1 in
-    --release) release=$2 ;;
-    --minutes) minutes=$2 ;;
-    *) echo "${0##*/}: unknown argument '$1'" >&2; exit 1 ;;
-    esac
-    shift 2
-done
-
-top=$(cd "$(dirname "$0")/../.." && pwd)
-long=$top/build/long
-logs=$top/build/logs
-meson=$top/build/qemu-$release/build/pyvenv/bin/meson
+# shellcheck source=tests/long/common
+. "$(dirname "$0")/common"
+long=$build/long
 inputs=10000000
-started=$(date +%s)
-mkdir -p "$logs" "$long"
-command -v clang > "$logs/long-fuzz.log" ||
-    { echo "SKIP fuzz-long: needs clang"; exit 0; }
-[ -x "$meson" ] || "$top/scripts/build" --release "$release" \
-    > "$logs/long-fuzz.log" 2>&1 ||
-    { echo "FAIL fuzz-long: scripts/build failed; see $logs/long-fuzz.log"; exit 1; }
+command -v clang >> "$log" || { echo "SKIP fuzz-long: needs clang"; exit 0; }
+meson=$bld/pyvenv/bin/meson
 [ -f "$long/fuzz/build.ninja" ] ||
-    CC=clang "$meson" setup "$long/fuzz" "$top" > "$logs/long-fuzz.log" 2>&1
-"$meson" compile -C "$long/fuzz" >> "$logs/long-fuzz.log" 2>&1 ||
-    { echo "FAIL fuzz-long: no fuzzers; see $logs/long-fuzz.log"; exit 1; }
+    CC=clang "$meson" setup "$long/fuzz" "$top" >> "$log" 2>&1
+"$meson" compile -C "$long/fuzz" >> "$log" 2>&1 || fail "no fuzzers"
 
 # What the turn of an engine needs; returns 1 if an input is known to fail.
 choose() {
@@ -47,8 +29,8 @@ choose() {
     sum=$(cat "$top"/target-i386-*/engine/*.[ch] \
         "$top/tests/fuzz/fuzz-$1-engine.c" | cksum)
     state=$long/fuzz-$1-${sum%% *}.txt
-    had=$(cat "$state" 2> "$logs/long-fuzz.log" || echo 0)
-    log=$logs/long-fuzz-$1.log
+    had=$(cat "$state" 2> "$build/logs/long-fuzz.log" || echo 0)
+    log=$build/logs/long-fuzz-$1.log
     [ ! -e "$bad" ]
 }
 

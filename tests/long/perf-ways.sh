@@ -11,25 +11,9 @@
 # for each check, and SKIP if ways are left.
 set -u
 
-release=10.0
-minutes=
-while [ $# -gt 0 ]; do
-    case $1 in
-    --release) release=$2 ;;
-    --minutes) minutes=$2 ;;
-    *) echo "${0##*/}: unknown argument '$1'" >&2; exit 1 ;;
-    esac
-    shift 2
-done
-
-top=$(cd "$(dirname "$0")/../.." && pwd)
+# shellcheck source=tests/long/common
+. "$(dirname "$0")/common"
 ways='plain one-insn nochain single tb-size plugin icount gdb'
-started=$(date +%s)
-mkdir -p "$top/build/logs" "$top/build/long"
-"$top/scripts/build" --release "$release" > "$top/build/logs/long-ways.log" 2>&1 ||
-    { echo "FAIL perf-ways: scripts/build failed; see build/logs/long-ways.log"; exit 1; }
-tree=$top/build/qemu-$release
-state=$top/build/long/ways-$(git -C "$tree" rev-parse --short=12 HEAD)
 mkdir -p "$state"
 stub=$state/gdb.sock
 left=
@@ -37,8 +21,7 @@ left=
 for way in $ways; do
     log=$state/$way.log
     [ ! -e "$state/$way" ] || continue
-    if [ "$minutes" ] && [ $(($(date +%s) - started)) -ge $((60 * minutes)) ]
-    then
+    if late; then
         left="$left $way"
         continue
     fi
@@ -48,11 +31,11 @@ for way in $ways; do
     nochain) options="-d nochain -D $state/qemu.log" ;;
     single) options='-accel tcg,thread=single' ;;
     tb-size) options='-accel tcg,tb-size=1' ;;
-    plugin) options="-plugin $tree/build/tests/tcg/plugins/libinsn.so" ;;
+    plugin) options="-plugin $bld/tests/tcg/plugins/libinsn.so" ;;
     icount) options='-icount shift=0,sleep=off' ;;
     gdb) options="-gdb unix:$stub,server=on,wait=off" ;;
     esac
-    [ "$way" != gdb ] || ELF="$top/build/boot/pmu-loop" STUB="$stub" \
+    [ "$way" != gdb ] || ELF="$build/boot/pmu-loop" STUB="$stub" \
         timeout 1800 gdb -batch -nx -x "$top/tests/long/perf-ways.py" \
         > "$state/gdb.out" 2>&1 &
     "$top/scripts/boot" --release "$release" --perf --qemu "$options" \

@@ -9,34 +9,13 @@
 # than that.  Prints a line of PASS or FAIL for each, and SKIP if some are left.
 set -u
 
-release=10.0
-minutes=
-while [ $# -gt 0 ]; do
-    case $1 in
-    --release) release=$2 ;;
-    --minutes) minutes=$2 ;;
-    *) echo "${0##*/}: unknown argument '$1'" >&2; exit 1 ;;
-    esac
-    shift 2
-done
-
-top=$(cd "$(dirname "$0")/../.." && pwd)
+# shellcheck source=tests/long/common
+. "$(dirname "$0")/common"
 recordings=100
 programs='bzip2 gzip sqlite3 perl python3 threads threads32 signals'
 skylake=max,vendor=GenuineIntel,family=6,model=94,stepping=3,pmu=on
-started=$(date +%s)
-log=$top/build/logs/long-rr.log
-mkdir -p "$top/build/logs" "$top/build/long"
-"$top/scripts/build" --release "$release" > "$log" 2>&1 ||
-    { echo "FAIL rr-long: scripts/build failed; see $log"; exit 1; }
-head=$(git -C "$top/build/qemu-$release" rev-parse --short=12 HEAD)
-state=$top/build/long/rr-$head.txt
+state=$state.txt
 touch "$state"
-
-# Is the time up?
-late() {
-    [ "$minutes" ] && [ $(($(date +%s) - started)) -ge $((60 * minutes)) ]
-}
 
 # A guest for each group of recordings, one of each program
 group=0
@@ -72,7 +51,7 @@ while [ $((8 * group)) -lt $recordings ]; do
             echo "FAIL rr-long: $n: $model, $kernel, $job: $(tail -n 1 "$log")" |
                 tee -a "$state"
     done
-    cp "$log" "$top/build/long/rr-group-$group.log"
+    cp "$log" "$build/long/rr-group-$group.log"
     echo "rr-long: $(wc -l < "$state") of $recordings"
 done
 left=$((recordings - $(wc -l < "$state")))

@@ -11,26 +11,9 @@
 # QEMU, with sanitizers.
 set -u
 
-release=10.0
-minutes=
-while [ $# -gt 0 ]; do
-    case $1 in
-    --release) release=$2 ;;
-    --minutes) minutes=$2 ;;
-    *) echo "${0##*/}: unknown argument '$1'" >&2; exit 1 ;;
-    esac
-    shift 2
-done
-
-top=$(cd "$(dirname "$0")/../.." && pwd)
-bld=$top/build/qemu-$release/build
-log=$top/build/logs/long-snapshots.log
-started=$(date +%s)
-mkdir -p "$top/build/logs" "$top/build/long"
-"$top/scripts/build" --release "$release" > "$log" 2>&1 ||
-    { echo "FAIL snapshots-long: scripts/build failed; see $log"; exit 1; }
-state=$top/build/long/snapshots-$(git -C "$top/build/qemu-$release" \
-    rev-parse --short=12 HEAD).txt
+# shellcheck source=tests/long/common
+. "$(dirname "$0")/common"
+state=$state.txt
 touch "$state"
 QTEST_QEMU_BINARY=${QTEST_QEMU_BINARY:-$bld/qemu-system-x86_64}
 export QTEST_QEMU_BINARY
@@ -38,24 +21,24 @@ export QTEST_QEMU_BINARY
 failed=0
 for t in lwp/migrate/bytes pmu/migrate/bytes lwp/migrate/snapshot \
     pmu/migrate/snapshot; do
-    name=snapshots-long/$t
-    log=$top/build/logs/long-snapshots-$(echo $t | tr / -).log
-    if grep "^PASS $name: .* $QTEST_QEMU_BINARY" "$state"; then
+    title=snapshots-long/$t
+    log=$build/logs/long-snapshots-$(echo $t | tr / -).log
+    if grep "^PASS $title: .* $QTEST_QEMU_BINARY" "$state"; then
         continue
-    elif [ "$minutes" ] && [ $(($(date +%s) - started)) -ge $((60 * minutes)) ]; then
-        echo "SKIP $name: is left"
+    elif late; then
+        echo "SKIP $title: is left"
         continue
     fi
     echo "snapshots: $t"
     if "$bld/tests/qtest/${t%%/*}-test" --tap -k -m slow -p "/x86_64/$t" \
         > "$log" 2>&1 && grep -q '^ok 1 ' "$log"; then
-        echo "PASS $name: $(sed -n 's/^# \(.*snapshots.*\)/\1/p' "$log" |
+        echo "PASS $title: $(sed -n 's/^# \(.*snapshots.*\)/\1/p' "$log" |
             tail -n 1), with $QTEST_QEMU_BINARY" | tee -a "$state"
     else
         # What --seed takes, and how far it came
         sed -n 's/^# \(random seed.*\|.*snapshot.*\)/    \1/p' "$log" |
             sed '1p; $!d'
-        echo "FAIL $name: see $log"
+        echo "FAIL $title: see $log"
         failed=1
     fi
 done

@@ -11,58 +11,29 @@
 # some are left.
 set -u
 
-release=10.0
-minutes=
-while [ $# -gt 0 ]; do
-    case $1 in
-    --release) release=$2 ;;
-    --minutes) minutes=$2 ;;
-    *) echo "${0##*/}: unknown argument '$1'" >&2; exit 1 ;;
-    esac
-    shift 2
-done
-
-top=$(cd "$(dirname "$0")/../.." && pwd)
-build=$top/build
+# shellcheck source=tests/long/common
+. "$(dirname "$0")/common"
 runs=50
 iterations=20000
-started=$(date +%s)
-log=$build/logs/long-system-fuzz.log
-mkdir -p "$build/logs" "$build/long"
-tree=$build/qemu-$release
-bld=$build/fuzz-qemu-$release
-
-# Is the time up?
-late() {
-    [ "$minutes" ] && [ $(($(date +%s) - started)) -ge $((60 * minutes)) ]
-}
-
-fail() {
-    echo "FAIL system-fuzz: $*; see $log"
-    exit 1
-}
-
-"$top/scripts/build" --release "$release" > "$log" 2>&1 ||
-    fail "scripts/build failed"
+fuzz=$build/fuzz-qemu-$release
 export CCACHE_DIR="${XDG_CACHE_HOME:-$HOME/.cache}/qemu-lwp/ccache" \
     CCACHE_BASEDIR="$top" CCACHE_NOHASHDIR=1 CCACHE_MAXSIZE=2G
-if [ ! -f "$bld/build.ninja" ]; then
-    mkdir -p "$bld"
+if [ ! -f "$fuzz/build.ninja" ]; then
+    mkdir -p "$fuzz"
     # The interpreter that scripts/build has found
-    python=$(sed -n 's/.*--python=\([^ ]*\).*/\1/p' "$tree/build/.configured")
-    (cd "$bld" && "$tree/configure" --target-list=x86_64-softmmu \
+    python=$(sed -n 's/.*--python=\([^ ]*\).*/\1/p' "$bld/.configured")
+    (cd "$fuzz" && "$tree/configure" --target-list=x86_64-softmmu \
         --without-default-features --enable-tcg --enable-system \
         --enable-fdt=system --disable-install-blobs --disable-docs \
         --enable-asan --enable-ubsan --enable-debug-tcg \
         --python="$python" --cc='ccache gcc') >> "$log" 2>&1 ||
         fail "configure failed"
 fi
-ninja -C "$bld" qemu-system-x86_64 >> "$log" 2>&1 || fail "ninja failed"
-make -C "$tree/build/tests/tcg/x86_64-softmmu" SRC_PATH="$tree" pmu-fuzz \
+ninja -C "$fuzz" qemu-system-x86_64 >> "$log" 2>&1 || fail "ninja failed"
+make -C "$bld/tests/tcg/x86_64-softmmu" SRC_PATH="$tree" pmu-fuzz \
     >> "$log" 2>&1 || fail "the test program does not build"
 
-head=$(git -C "$tree" rev-parse --short=12 HEAD)
-state=$build/long/system-fuzz-$head.txt
+state=$state.txt
 touch "$state"
 n=0
 while [ $n -lt $runs ]; do
@@ -76,14 +47,14 @@ while [ $n -lt $runs ]; do
     esac
     out=$build/long/system-fuzz-$n
     ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
-        timeout 1800 "$bld/qemu-system-x86_64" \
-        -L "$tree/build/qemu-bundle/usr/local/share/qemu" \
+        timeout 1800 "$fuzz/qemu-system-x86_64" \
+        -L "$bld/qemu-bundle/usr/local/share/qemu" \
         -monitor none -display none -no-reboot -smp 2 -cpu "$cpu" \
         -chardev "file,path=$out.out,id=output" \
         -device isa-debugcon,chardev=output \
         -device isa-debug-exit,iobase=0xf4,iosize=0x4 \
         -append "$n:$iterations" \
-        -kernel "$tree/build/tests/tcg/x86_64-softmmu/pmu-fuzz" \
+        -kernel "$bld/tests/tcg/x86_64-softmmu/pmu-fuzz" \
         > "$out.err" 2>&1
     status=$?
     if grep -qE 'Sanitizer|runtime error' "$out.err"; then

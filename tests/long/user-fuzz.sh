@@ -10,45 +10,16 @@
 # some are left.
 set -u
 
-release=10.0
-minutes=
-while [ $# -gt 0 ]; do
-    case $1 in
-    --release) release=$2 ;;
-    --minutes) minutes=$2 ;;
-    *) echo "${0##*/}: unknown argument '$1'" >&2; exit 1 ;;
-    esac
-    shift 2
-done
-
-top=$(cd "$(dirname "$0")/../.." && pwd)
-build=$top/build
+# shellcheck source=tests/long/common
+. "$(dirname "$0")/common"
 runs=50
 iterations=7000         # of each of three threads
-started=$(date +%s)
-log=$build/logs/long-user-fuzz.log
-mkdir -p "$build/logs" "$build/long"
-tree=$build/qemu-$release
-
-# Is the time up?
-late() {
-    [ "$minutes" ] && [ $(($(date +%s) - started)) -ge $((60 * minutes)) ]
-}
-
-fail() {
-    echo "FAIL user-fuzz: $*; see $log"
-    exit 1
-}
-
-"$top/scripts/build" --release "$release" > "$log" 2>&1 ||
-    fail "scripts/build failed"
 for arch in x86_64 i386; do
     make -C "$tree/build/tests/tcg/$arch-linux-user" SRC_PATH="$tree" \
         lwp-fuzz >> "$log" 2>&1 || fail "the test program does not build"
 done
 
-head=$(git -C "$tree" rev-parse --short=12 HEAD)
-state=$build/long/user-fuzz-$head.txt
+state=$state.txt
 touch "$state"
 n=0
 while [ $n -lt $runs ]; do
