@@ -27,6 +27,7 @@ QEMU_PLUGIN_EXPORT int qemu_plugin_version = QEMU_PLUGIN_VERSION;
 #define MSR_FIXED_CTR_CTRL  0x38d
 #define MSR_GLOBAL_CTRL     0x38f
 #define FIXED_CTR0_ALL      3
+#define MAX_INSN_LENGTH     15
 #define GLOBAL_FIXED_CTR0   (1ull << 32)
 
 typedef struct Cpu {
@@ -80,12 +81,19 @@ static bool is_frame_of(uint64_t addr, uint64_t rip)
            read_u64(addr + 8, &val[1]) && val[1] < 0x10000;
 }
 
-/* What may be a handler is entered, with or without an error code. */
-static void entry(unsigned vcpu, void *unused)
+/*
+ * What may be a handler is entered, with or without an error code.  It is none
+ * if it only follows in memory: a NOP behind STI, with an old frame on the
+ * stack.
+ */
+static void entry(unsigned vcpu, void *pc)
 {
     Cpu *cpu = qemu_plugin_scoreboard_find(cpus, vcpu);
     uint64_t rsp = get_reg(RSP);
 
+    if ((uintptr_t)pc - cpu->last <= MAX_INSN_LENGTH) {
+        return;
+    }
     if (is_frame_of(rsp, cpu->last) || is_frame_of(rsp + 8, cpu->last)) {
         cpu->insns--;
     }
@@ -168,7 +176,8 @@ static void translate(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
         /* In this order: each call is in front of what is inline. */
         if (i == 0 && is_entry(code, len)) {
             qemu_plugin_register_vcpu_insn_exec_cb(insn, entry,
-                                                   QEMU_PLUGIN_CB_R_REGS, NULL);
+                                                   QEMU_PLUGIN_CB_R_REGS,
+                                                   (void *)(uintptr_t)pc);
         }
         if (len >= 2 && !memcmp(code, "\x0f\x30", 2)) {
             qemu_plugin_register_vcpu_insn_exec_cb(insn, wrmsr,
