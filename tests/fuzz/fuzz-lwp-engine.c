@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "fuzz.h"
+#include "input.h"
 #include "lwp-engine.h"
 
 #define FEATURES    (LWP_FLAG_EVENTS | LWP_FLAG_INT)
@@ -32,7 +33,6 @@ typedef struct Window {
     uint64_t start, size;
 } Window;
 
-static const uint8_t *input, *input_end;
 /* Behind every address, modulo its size less 8 */
 static _Alignas(8) uint8_t ram[4096];
 static bool direct;             /* the engine may have pointers to it */
@@ -68,22 +68,6 @@ static LwpConfig config = {
     },
 };
 static RetirePredictor predictor;
-
-static void fail(const char *what)
-{
-    fprintf(stderr, "%s\n", what);
-    abort();
-}
-
-static uint64_t take(unsigned bytes)
-{
-    uint64_t val = 0;
-
-    while (bytes-- && input < input_end) {
-        val = val << 8 | *input++;
-    }
-    return val;
-}
 
 static uint8_t *touch(uint64_t addr, uint32_t len)
 {

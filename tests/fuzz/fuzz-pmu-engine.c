@@ -14,31 +14,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include "fuzz.h"
+#include "input.h"
 #include "pmu.h"
 
 #define REGISTERS   offsetof(PmuState, svme)
 
-static const uint8_t *input, *input_end;
 static PmuConfig config;
 static unsigned width;          /* of a counter */
 static PmuState lazy, eager;
 static uint32_t ref_fraction[PMU_NR_ROWS];
-
-static uint64_t take(unsigned bytes)
-{
-    uint64_t val = 0;
-
-    while (bytes-- && input < input_end) {
-        val = val << 8 | *input++;
-    }
-    return val;
-}
-
-static void fail(const char *what)
-{
-    fprintf(stderr, "%s\n", what);
-    abort();
-}
 
 static void same(uint64_t a, uint64_t b, const char *what)
 {

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "fuzz.h"
+#include "input.h"
 #include "retire/engine/cache.h"
 #include "retire/engine/predictor.h"
 
@@ -31,7 +32,6 @@ typedef struct Cpu {
     List l1, l2;
 } Cpu;
 
-static const uint8_t *input, *input_end;
 static RetireGeometry geometry[RETIRE_NR_LEVELS];
 static RetireUncore *uncore;
 static Cpu cpus[NR_CPUS];
@@ -53,22 +53,6 @@ void *__wrap_calloc(size_t n, size_t size)
         return NULL;
     }
     return __real_calloc(n, size);
-}
-
-static uint64_t take(unsigned bytes)
-{
-    uint64_t val = 0;
-
-    while (bytes-- && input < input_end) {
-        val = val << 8 | *input++;
-    }
-    return val;
-}
-
-static void fail(const char *what)
-{
-    fprintf(stderr, "%s\n", what);
-    abort();
 }
 
 /*
