@@ -4,7 +4,7 @@
  * before it empties the ring by the lockless protocol (§1.1).
  */
 
-#include "lwp-ap.h"
+#include "lwp-ap64.h"
 
 /* How long it runs, by the clock */
 #ifndef SECONDS
@@ -66,28 +66,6 @@ static Cpu cpu[MAX_CPUS];
 static unsigned cpus;
 static uint32_t arrived, stop;
 static uint64_t panic_stack[512];
-
-/* For ap_32 */
-struct {
-    uint32_t cr3, cr4;
-    uint64_t stack;
-    TableRegister gdtr;
-} ap_start;
-
-asm(".text\n"
-    ".code32\n"
-    "ap_32:\n"
-    "    mov $ap_start, %ebx\n"
-    "    mov (%ebx), %eax\n mov %eax, %cr3\n"
-    "    mov 4(%ebx), %eax\n mov %eax, %cr4\n"
-    "    mov $0xc0000080, %ecx\n rdmsr\n or $0x100, %eax\n wrmsr\n"
-    "    mov $0x80010001, %eax\n mov %eax, %cr0\n"
-    "    lgdtl 16(%ebx)\n"
-    "    ljmp $8, $ap_64\n"
-    ".code64\n"
-    "ap_64:\n"
-    "    mov ap_start + 8(%rip), %rsp\n"
-    "    call ap_main\n");
 
 static void __attribute__((naked)) syscall_entry(void)
 {

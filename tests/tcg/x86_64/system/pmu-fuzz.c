@@ -14,7 +14,7 @@
  */
 
 #include "pmu-kernel.h"
-#include "lwp-ap.h"
+#include "lwp-ap64.h"
 #include "lwp-legacy.h"
 #include "lwp-smm.h"
 
@@ -1183,29 +1183,7 @@ static void iterate(void)
 
 /* --- the second processor ------------------------------------------------ */
 
-/* For ap_32 */
-struct {
-    uint32_t cr3, cr4;
-    uint64_t stack;
-    TableRegister gdtr;
-} ap_start;
-
 static uint8_t ap_stack[16384] __attribute__((aligned(16)));
-
-asm(".text\n"
-    ".code32\n"
-    "ap_32:\n"
-    "    mov $ap_start, %ebx\n"
-    "    mov (%ebx), %eax\n mov %eax, %cr3\n"
-    "    mov 4(%ebx), %eax\n mov %eax, %cr4\n"
-    "    mov $0xc0000080, %ecx\n rdmsr\n or $0x100, %eax\n wrmsr\n"
-    "    mov $0x80010001, %eax\n mov %eax, %cr0\n"
-    "    lgdtl 16(%ebx)\n"
-    "    ljmp $8, $ap_64\n"
-    ".code64\n"
-    "ap_64:\n"
-    "    mov ap_start + 8(%rip), %rsp\n"
-    "    call ap_main\n");
 
 static typeof(idt[0]) ap_idt[NMI_VECTOR + 1];
 

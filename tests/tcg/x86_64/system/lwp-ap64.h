@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* Other processors that come to ap_main() in 64-bit mode. */
+#ifndef TESTS_TCG_LWP_AP64_H
+#define TESTS_TCG_LWP_AP64_H
+
+#include "lwp-ap.h"
+
+/* For ap_32 */
+struct {
+    uint32_t cr3, cr4;
+    uint64_t stack;
+    TableRegister gdtr;
+} ap_start;
+
+asm(".text\n"
+    ".code32\n"
+    "ap_32:\n"
+    "    mov $ap_start, %ebx\n"
+    "    mov (%ebx), %eax\n mov %eax, %cr3\n"
+    "    mov 4(%ebx), %eax\n mov %eax, %cr4\n"
+    "    mov $0xc0000080, %ecx\n rdmsr\n or $0x100, %eax\n wrmsr\n"
+    "    mov $0x80010001, %eax\n mov %eax, %cr0\n"
+    "    lgdtl 16(%ebx)\n"
+    "    ljmp $8, $ap_64\n"
+    ".code64\n"
+    "ap_64:\n"
+    "    mov ap_start + 8(%rip), %rsp\n"
+    "    call ap_main\n");
+
+#endif
