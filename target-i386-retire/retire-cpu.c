@@ -196,6 +196,15 @@ void cpu_sync_retire(CPUX86State *env)
     if (likely(!c)) {
         return;
     }
+#ifdef CONFIG_USER_ONLY
+    /*
+     * A signal is being delivered, and memory cannot be accessed.  The CPL
+     * stays, so the mode does; the next block looks at what is due.
+     */
+    if (r->due) {
+        return;
+    }
+#endif
     retire_cpu_count(env);
     mode = c->mode(env, &loads);
     if (mode != RETIRE_OFF) {

@@ -791,7 +791,7 @@ static void count_due(LwpState *s, const LwpConfig *config, LwpMem *mem,
     lwp_count_misses(s, n->misses);
     while (insns && (event = first_due(s, insns, others, &at))) {
         gather(s, event, 0, retire_block_ip(n->due, at), 0);
-        if (mem && (may_fault ? s->ready > 0 : still_ready(s, mem))) {
+        if (mem && ((may_fault && s->ready > 0) || still_ready(s, mem))) {
             store_next(s, mem);
             if (s->only && s->counter[event - 1] >= 0) {
                 break;
