@@ -121,7 +121,6 @@ bool lwp_cpu_realize(X86CPU *cpu, Error **errp)
         consumer = &lwp_retire_consumer;
     }
 #endif
-    cpu->env.retire_config.predictor = config->caps & LWP_CAP_PREDICTION;
     if (!retire_cpu_realize(cpu, consumer, loads, errp)) {
         return false;
     }

@@ -367,6 +367,7 @@ static RetireMode lwp_retire_mode(CPUX86State *env, bool *loads)
     LwpState *s = &env->lwp;
     RetireState *r = &env->retire;
 
+    r->learns = false;
     if (!lwp_enabled(s)) {
         return RETIRE_OFF;
     }
@@ -377,6 +378,7 @@ static RetireMode lwp_retire_mode(CPUX86State *env, bool *loads)
     memcpy(r->branch_unit, s->branch_unit, sizeof(r->branch_unit));
     r->ip_first = s->ip_first;
     r->ip_span = s->ip_span;
+    r->learns = s->predicts;
     *loads = lwp_wants_loads(s);
     return lwp_mode(s);
 }

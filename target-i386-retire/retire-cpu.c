@@ -174,6 +174,7 @@ void retire_cpu_set_mode(CPUX86State *env, RetireMode mode, bool loads)
     }
     if (mode != RETIRE_OFF) {
         flags |= env->retire.row_flags;
+        flags |= env->retire.learns ? RETIRE_TB_LEARNS : 0;
     }
     env->retire_flags = flags;
 }

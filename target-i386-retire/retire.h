@@ -92,6 +92,7 @@ struct RetireCounters {
 #define RETIRE_TB_TOLD          (1ull << 38)    /* and the consumer is told */
 #define RETIRE_TB_PREDICTS      (1ull << 39)    /* and branches predicted */
 #define RETIRE_TB_SUMS          (1ull << 40)    /* or their sum matters */
+#define RETIRE_TB_LEARNS        (1ull << 41)    /* branches train a predictor */
 
 static inline RetireMode retire_tb_mode(uint64_t flags)
 {

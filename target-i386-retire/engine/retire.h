@@ -44,7 +44,6 @@ typedef struct RetireConfig {
     uint32_t latency[RETIRE_NR_SOURCES];    /* of a miss, CPU clocks */
     uint32_t latency_worst; /* of a load in two lines */
     RetireGeometry cache[RETIRE_NR_LEVELS];
-    bool predictor;         /* branches are shown to it */
 } RetireConfig;
 
 #define RETIRE_REFCLK_UNIT      1000
@@ -135,6 +134,7 @@ typedef struct RetireState {
     uint32_t before;
     bool due;
     bool foreseen;          /* this is how the next block that trips may run */
+    bool learns;            /* branches train the consumer's predictor */
     /* If not 0: of so many instructions, the consumer is told of each. */
     uint32_t step;
     uint32_t branch_unit[RETIRE_NR_BRANCHES];   /* 1 if they count, else 0 */

@@ -7,7 +7,7 @@
 #define RING_SIZE   (2048 * 1024)
 #define RECORDS     (RING_SIZE / sizeof(LwpRecord))
 
-enum { BRE = 3 };
+enum { IRE = 2, BRE = 3 };
 
 #define PRV         0x2000
 #define PRD         0x4000
@@ -321,14 +321,25 @@ static void test_indirect(void)
 {
     uint16_t flags[16];
 
-    for (int alternate = 0; alternate < 2; alternate++) {
+    for (int alternate = -1; alternate < 2; alternate++) {
         prepare(0, 0);
-        lwp_arg = alternate;
+        lwp_arg = alternate > 0;
+        if (alternate < 0) {
+            /* Without BRE nothing is learnt, not in a range either. */
+            cb.flags = 1u << IRE;
+            cb.event[IRE - 1].interval = cb.event[IRE - 1].counter = 1000000;
+            cb.filters = FILTER_IPF;
+            cb.limit_ip = UINT64_MAX;
+        }
         profile("mov $8, %%ecx\n" LEA("lwp_t0", R "si") "xor %%edi, %%edi\n"
                 "1: lea (" R "si" ", " R "di" "), " R "ax" "\n"
                 "lwp_indirect: jmp *" R "ax" "\n"
                 "lwp_t0: nop\n"
                 "lwp_t1: xor lwp_arg, %%edi\n dec %%ecx\n jnz 1b\n");
+        if (alternate < 0) {
+            report(records() == 0, "branches without BRE");
+            continue;
+        }
         for (int i = 0; i < 8; i++) {
             flags[i] = ring[2 * i].flags;
             predict(ring[2 * i + 1].ip, i < 7);
