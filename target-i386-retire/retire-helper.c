@@ -263,6 +263,15 @@ static bool mapped(uint64_t addr)
 #endif
 }
 
+/* Whether the instruction has not been counted ahead. */
+static bool insn_late(CPUX86State *env, uintptr_t ra)
+{
+    uint64_t start[TARGET_INSN_START_WORDS];
+
+    cpu_unwind_state_data(env_cpu(env), ra, start);
+    return !(start[1] >> 8);
+}
+
 /* The effective address of the instruction. */
 static uint64_t insn_ip(const Access *a)
 {
@@ -450,7 +459,8 @@ access_unknown(CPUX86State *env, uint64_t addr, uint64_t desc, uintptr_t ra)
         .size = RETIRE_LINE_SIZE - (uint8_t)desc,
         .load = load,
         .store = store,
-        .late = desc & RETIRE_ACCESS_LATE,
+        /* In a step of several instructions, only the last one is. */
+        .late = (desc & RETIRE_ACCESS_LATE) && insn_late(env, ra),
         .ra = ra,
     });
 }
@@ -517,15 +527,13 @@ void retire_cpu_access(CPUX86State *env, vaddr addr, unsigned size,
     };
     const RetireSlot *slot =
         &env->retire_filter.slot[(addr >> RETIRE_LINE_BITS) % RETIRE_NR_SLOTS];
-    uint64_t start[TARGET_INSN_START_WORDS];
 
     if (size <= RETIRE_LINE_SIZE &&
         ((a.load ? slot->load : slot->store) ^ addr) <=
         RETIRE_LINE_SIZE - size) {
         return;
     }
-    cpu_unwind_state_data(env_cpu(env), ra, start);
-    a.late = !(start[1] >> 8);
+    a.late = insn_late(env, ra);
     /* FXRSTOR and its like are many loads. */
     if (size > 32) {
         for (a.size = 0; size; size -= a.size, a.addr += a.size) {

@@ -155,7 +155,7 @@ static inline RetireInsn retire_insn(CPUX86State *env, uint64_t ip,
  * Operand descriptor of helper_retire_load() and its like: RETIRE_LINE_SIZE
  * less the size of the access, and this.
  */
-#define RETIRE_ACCESS_LATE      (1u << 8)   /* the instruction counts later */
+#define RETIRE_ACCESS_LATE      (1u << 8)   /* it may be counted late */
 #define RETIRE_ACCESS_LOAD      (1u << 9)   /* these two by the helpers */
 #define RETIRE_ACCESS_STORE     (1u << 10)
 

@@ -1025,6 +1025,22 @@ static void test_clocks(void)
            total(RNH) == clocks + 1, "clocks of loads are theirs");
 }
 
+/* The same if a load is among instructions that are one step. */
+static void test_step(void)
+{
+    bool ok = true;
+
+    for (int n = 0; n <= 16; n++) {
+        prepare(FLAG(DME) | FLAG(CNH), MANY);
+        cb.event[CNH - 1].counter = n;
+        run("", "77: .rept 8\n nop\n .endr\n mov " SI ", %%al\n"
+            ".rept 8\n nop\n .endr\n pause", fresh(LINE), 0, 0);
+        ok &= records() == 1 &&
+              record_is(&ring[0], CNH, 0, 0, lwp_ip + (n < 8 ? n : 8), 0);
+    }
+    report(ok, "an event that a load brings about is that load's");
+}
+
 /*
  * Faults
  */
@@ -1215,6 +1231,7 @@ int main(int argc, char **argv)
     test_lwpval();
     test_ip_filter();
     test_clocks();
+    test_step();
     test_faults();
     test_missing_ring();
     test_work();
