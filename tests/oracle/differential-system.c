@@ -16,7 +16,7 @@ enum {
     RING_BYTES = 8192,
     GUARD = 6, BAD = 4,         /* pages of the window */
     NMI = 2, PROTECT = 33, NOTHING = 34,
-    COUNTERS = 4, FIXED = 3,
+    COUNTERS = 6, FIXED = 3,    /* at most */
 };
 
 typedef struct Session {
@@ -27,6 +27,8 @@ typedef struct Session {
     int64_t period;             /* of counter 0, negative */
 } Session;
 
+static bool amd;
+static int counters, fixed;     /* of this CPU */
 uint64_t enabled, reload;
 static uint8_t pmi_stack[4096] __attribute__((aligned(16)));
 uint8_t lwp_ring[RING_BYTES] __attribute__((aligned(4096)));
@@ -63,7 +65,26 @@ asm(".text\n"
     "    mov enabled + 4, %edx\n"
     WRMSR(0x38f)
     "    pop %rdx\n pop %rcx\n pop %rax\n"
+    "    iretq\n"
+    /* AMD's has no enable bits in one place, and LVTPC is not masked */
+    "    .balign 16\n"
+    "on_amd_pmi:\n"
+    "    push %rax\n push %rcx\n push %rdx\n"
+    "    mov reload, %eax\n"
+    "    mov reload + 4, %edx\n"
+    WRMSR(0xc0010201)
+    "    pop %rdx\n pop %rcx\n pop %rax\n"
     "    iretq\n");
+
+static uint32_t evtsel_msr(int i)
+{
+    return amd ? MSR_PERF_CTL(i) : MSR_EVTSEL(i);
+}
+
+static uint32_t pmc_msr(int i)
+{
+    return amd ? MSR_PERF_CTR(i) : MSR_PMC(i);
+}
 
 static void out(const void *p, size_t n)
 {
@@ -91,6 +112,17 @@ static bool handled(unsigned vector)
     return vector == PROTECT || vector == NOTHING;
 }
 
+static void stop(void)
+{
+    if (!amd) {
+        wrmsr(MSR_GLOBAL_CTRL, 0);
+        return;
+    }
+    for (int i = 0; i < counters; i++) {
+        wrmsr(evtsel_msr(i), 0);
+    }
+}
+
 static bool run_session(Session *s)
 {
     uint64_t val;
@@ -98,33 +130,43 @@ static bool run_session(Session *s)
 
     memset(lwp_ring, RING_FILL, sizeof(lwp_ring));
     out(s->cb, CB_BYTES);
-    for (i = 0; i < COUNTERS; i++) {
-        wrmsr(MSR_EVTSEL(i), s->evtsel[i]);
-        wrmsr(MSR_PMC(i), s->pmc[i]);
-    }
-    for (i = 0; i < FIXED; i++) {
-        wrmsr(MSR_FIXED_CTR(i), s->fixed[i]);
-    }
-    wrmsr(MSR_FIXED_CTR_CTRL, s->fixed_ctrl);
     reload = s->period;
     enabled = s->global;
+    for (i = 0; i < counters; i++) {
+        wrmsr(pmc_msr(i), s->pmc[i]);
+        wrmsr(evtsel_msr(i), s->evtsel[i]);
+    }
+    for (i = 0; i < fixed; i++) {
+        wrmsr(MSR_FIXED_CTR(i), s->fixed[i]);
+    }
+    if (!amd) {
+        wrmsr(MSR_FIXED_CTR_CTRL, s->fixed_ctrl);
+    }
     set_up(s->cs, (uintptr_t)(s->cs == USER_CODE32 ? enter32 : enter64));
     regs.rdi = s->cs & 3 ? (uintptr_t)s->cb : 0;
-    wrmsr(MSR_GLOBAL_CTRL, enabled);
+    if (!amd) {
+        wrmsr(MSR_GLOBAL_CTRL, enabled);
+    }
     do {
         run();
     } while (handled(regs.vector));
-    wrmsr(MSR_GLOBAL_CTRL, 0);
+    stop();
     out(s->cb, CB_BYTES);
     out(lwp_ring, RING_BYTES);
-    for (i = 0; i < COUNTERS + FIXED; i++) {
-        val = rdmsr(i < COUNTERS ? MSR_PMC(i) : MSR_FIXED_CTR(i - COUNTERS));
+    for (i = 0; i < COUNTERS; i++) {
+        val = i < counters ? rdmsr(pmc_msr(i)) : 0;
         out(&val, sizeof(val));
     }
-    val = rdmsr(MSR_GLOBAL_STATUS);
+    for (i = 0; i < FIXED; i++) {
+        val = i < fixed ? rdmsr(MSR_FIXED_CTR(i)) : 0;
+        out(&val, sizeof(val));
+    }
+    val = amd ? 0 : rdmsr(MSR_GLOBAL_STATUS);
     out(&val, sizeof(val));
     MARK();
-    wrmsr(MSR_GLOBAL_STATUS_RESET, val);
+    if (!amd) {
+        wrmsr(MSR_GLOBAL_STATUS_RESET, val);
+    }
     return regs.vector == EXIT;
 }
 
@@ -134,11 +176,14 @@ int main(void)
 
     kernel_init();
     apic_init(LVT_NMI);
-    wrmsr(MSR_GLOBAL_CTRL, 0);
+    amd = cpuid_reg(0x80000001, 0, 2) & CPUID_PERFCTR_CORE;
+    counters = amd ? COUNTERS : 4;
+    fixed = amd ? 0 : FIXED;
+    stop();
     asm volatile("mov %0, %%es" : : "r" (USER_DATA));
     xsetbv0(7 | LWP_XSTATE);
     wrmsr(MSR_LWP_CFG, cpuid_reg(0x8000001c, 0, 3) & ~LWP_FLAG_INT);
-    set_handler(NMI, on_pmi);
+    set_handler(NMI, amd ? on_amd_pmi : on_pmi);
     idt[NMI].low += 1ull << 32;         /* IST2 */
     *(uint64_t *)&tss[11] = (uintptr_t)(pmi_stack + sizeof(pmi_stack));
     for (int i = 0; i < nr_sessions; i++) {

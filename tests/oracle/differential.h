@@ -27,5 +27,6 @@ void start_user(void);
 void enter64(void);
 void enter32(void);
 void on_pmi(void);
+void on_amd_pmi(void);
 
 #endif

@@ -6,7 +6,8 @@ RBP has a random number (an LCG's), RBX points to scratch; other registers are
 anybody's.  Code is for 32 and 64 bit alike, as programs are linked below 2 GiB:
 only what pushes, pops or jumps needs names of full width (self.r)."""
 
-from predict import CNH, EVENTS, IPF, IPI, IRE, NAB, NCB, NRB, RNH, VAL
+from predict import (BRE, CLF, DME, EVENTS, GENERAL, IPF, IPI, MISPREDICTED,
+                     NAB, NCB, NMB, NPB, NRB)
 
 CONDITIONS = 'o no b ae e ne be a s ns p np l ge le g'.split()
 WORK = ('eax', 'ecx', 'edx', 'esi', 'edi')
@@ -14,19 +15,28 @@ PAGE = 4096
 SCRATCH = 4 * PAGE
 CONSTANTS = [(i * 0x9e3779b9 + 0x7f4a7c15) & 0xffffffff for i in range(64)]
 
-# Of IA32_PERFEVTSEL: instructions, cycles, and branches (predict.py)
-PMU_EVENTS = (0xc0, 0xc0, 0x3c, 0xc4, 0x01c4, 0x02c4, 0x08c4, 0x10c4, 0x20c4,
-              0x40c4)
 USR, OS, INT, EN = (1 << n for n in (16, 17, 20, 22))
 WINDOW = 0x40000000             # lwp-kernel.h
 
 
 class Program:
-    """Code for @bits, in @system mode or in user mode, from a seed's @rng."""
+    """Code for @bits from a seed's @rng; for system mode with the counters of
+    @pmu, one of predict.PMUS, or for user mode.
 
-    def __init__(self, rng, bits, ring_bytes, system=False):
-        self.rng, self.bits, self.system = rng, bits, system
-        self.ring_bytes = ring_bytes
+    With @misses, DME is among the events, and what is left out is what accesses
+    memory in a way that the trace does not tell: faults of lines that are in
+    the caches, XSAVE and XRSTOR, and loads of descriptors."""
+
+    def __init__(self, rng, bits, ring_bytes, pmu, misses):
+        self.rng, self.bits, self.pmu = rng, bits, pmu
+        self.ring_bytes, self.misses = ring_bytes, misses
+        self.weights = dict(self.WEIGHTS)
+        self.events = EVENTS
+        if misses:
+            for name in ('repaired', 'far'):
+                del self.weights[name]
+        else:
+            self.events = [e for e in EVENTS if e != DME]
         self.lines, self.labels, self.blocks = [], 0, []
         self.r = 'r' if bits == 64 else 'e'
         self.functions = rng.randint(1, 4)
@@ -168,7 +178,9 @@ class Program:
             [f'push {SCRATCH - 16}(%{r}bx)', f'pop {SCRATCH - 8}(%{r}bx)'],
             [f'push ${self.rng.randint(-128, 127)}', f'pop %{r}cx']]
         if self.bits == 32:
-            choices += [['pusha', 'popa'], ['push %es', 'pop %es']]
+            choices.append(['pusha', 'popa'])
+        if self.bits == 32 and not self.misses:
+            choices.append(['push %es', 'pop %es'])
         self.emit(*self.rng.choice(choices))
 
     def string(self):
@@ -194,15 +206,18 @@ class Program:
         """An instruction that faults for good, or that jumps to nowhere."""
         resume, r = self.label(), self.r
         after = []
+        # If the next instruction cannot be fetched, QEMU raises that before a
+        # PMI, whose frame then does not tell where it was
+        nowhere = [['ud2']] if self.pmu else [
+            ['mov $bad, %eax', f'jmp *%{r}ax'],
+            ['mov $bad, %eax', f'call *%{r}ax', 'POP'], ['push $bad', 'ret']]
         code = self.rng.choice((
-            ['ud2'], ['mov bad, %eax'], ['mov %eax, bad - 2'],
+            *nowhere, ['ud2'], ['mov bad, %eax'], ['mov %eax, bad - 2'],
             ['incl bad + 8'], ['lock incl bad'], ['call *bad + 16'],
             ['jmp *bad + 24'], ['.byte 0xf0, 0x90'], ['push bad'],
             ['pop bad'], ['xor %ecx, %ecx', 'div %ecx'],
             ['mov $2, %edx', 'mov $1, %ecx', 'div %ecx'],
-            ['mov $bad, %eax', f'jmp *%{r}ax'],
-            ['mov $bad, %eax', f'call *%{r}ax', 'POP'],
-            ['push $bad', 'ret'], ['movaps scratch + 1, %xmm0'],
+            [f'movaps {"bad" if self.misses else "scratch"} + 1, %xmm0'],
             ['movups bad - 8, %xmm0'], ['fldl bad'],
             [f'mov $5, %ecx', f'lea {SCRATCH - 3}(%{r}bx), %{r}di',
              'rep stosb'],
@@ -211,7 +226,7 @@ class Program:
             ['mov $1, %ecx', 'mov $bad, %esi', 'repne lodsb'],
             ['movl $77, %ecx', 'lwpval $99, bad, %ecx'],
             ['lwpins $98, bad, %ecx'],
-            ['hlt'] if not self.system else ['ud2']))
+            ['hlt'] if not self.pmu else ['ud2']))
         if code[-1] == 'POP':
             code.pop()
             after = [f'lea {self.bits // 8}(%{r}sp), %{r}sp']
@@ -239,7 +254,7 @@ class Program:
             ['decl guard', 'jns 1f', 'nop', '1:'])))
 
     def protect(self):
-        if self.system:
+        if self.pmu:
             self.emit('int $33')
         elif self.bits == 64:
             self.emit('mov $10, %eax', 'mov $guard, %edi', 'mov $4096, %esi',
@@ -251,7 +266,7 @@ class Program:
 
     def kernel(self):
         """Ways into the kernel: calls, signals, traps."""
-        if self.system:
+        if self.pmu:
             self.emit('int $34')
         elif self.bits == 64:
             self.emit(*self.rng.choice((
@@ -280,15 +295,16 @@ class Program:
                 ['pushf', 'push %cs', f'push ${past}', 'iret', f'{past}:'])))
 
     def slow(self):
-        self.emit(*self.rng.choice((
+        choices = [
             ['pause'], ['rdtsc'], ['xor %ecx, %ecx', 'xgetbv'],
             [f'push %{self.r}bx', 'xor %eax, %eax', 'cpuid',
-             f'pop %{self.r}bx'],
+             f'pop %{self.r}bx'], [f'slwpcb %{self.r}ax']]
+        states = [
             ['mov $7, %eax', 'xor %edx, %edx', 'xsave xsave_area',
              'xrstor xsave_area'],
             ['mov $3, %eax', 'mov $0x40000000, %edx', 'xsave xsave_area',
-             'nop', 'xor $1, %ecx', 'xrstor xsave_area'],
-            [f'slwpcb %{self.r}ax'])))
+             'nop', 'xor $1, %ecx', 'xrstor xsave_area']]
+        self.emit(*self.rng.choice(choices + states * (not self.misses)))
 
     def lwp(self):
         """LWPVAL and LWPINS; data come from constants, which are known."""
@@ -325,8 +341,8 @@ class Program:
             self.integer()
             return
         self.depth += 1
-        names = list(self.WEIGHTS)
-        getattr(self, self.rng.choices(names, self.WEIGHTS.values())[0])()
+        names, weights = zip(*self.weights.items())
+        getattr(self, self.rng.choices(names, weights)[0])()
         self.depth -= 1
 
     def random(self):
@@ -335,7 +351,8 @@ class Program:
     def body(self):
         r, word = self.r, self.bits // 8
         saved = ('bx', 'bp', 'si', 'di')
-        self.emit('.text' if self.system else '.section .body, "awx"',
+        self.emit('.text' if self.pmu else '.section .body, "awx"',
+                  f'.balign {PAGE if self.misses else 1}',
                   f'.code{self.bits}', '.globl body, body_end', 'body:',
                   *(f'push %{r}{s}' for s in saved),
                   'mov $scratch, %ebx',
@@ -379,10 +396,13 @@ class Program:
         # Many records in a block, which QEMU works out when it has run
         dense = rng.random() < .4
         flags = filters = low = high = 0
-        for event in (VAL, IRE, CNH, RNH) if dense else EVENTS:
-            flags |= (rng.random() < .6) << event
-        for bit in (NAB, NCB, NRB):
-            filters |= bit * (rng.random() < .25)
+        for event in self.events:
+            flags |= (rng.random() < .6 * (not dense or event != BRE)) << event
+        for bit in (NAB, NCB, NRB, NMB, NPB):
+            filters |= bit * (rng.random() < .2)
+        if rng.random() < .5:
+            filters |= rng.choice((0, 1, rng.randrange(256)))
+            filters |= rng.getrandbits(5) * CLF
         if rng.random() < .4 and not dense:
             filters |= IPF | IPI * (rng.random() < .4)
             low, high = sorted(rng.choices(range(len(self.blocks)), k=2))
@@ -395,7 +415,7 @@ class Program:
         if rng.random() < .5:
             head = tail = 0
         head = rng.choice((32 * head, 32 * head, 32 * head + 5, size + 64))
-        word = ('.quad %s' if self.bits == 64 or self.system else
+        word = ('.quad %s' if self.bits == 64 or self.pmu else
                 '.long %s, 0')
         cb = ['.long %#x, %#x' % (flags, size), word % f'lwp_ring + {base}',
               f'.long {head}, 0', f'.quad {rng.getrandbits(33)}',
@@ -411,8 +431,10 @@ class Program:
         """Settings of performance counters, see differential-system.c."""
         rng = self.rng
         cpl = rng.choice((0, 3, 3)) if self.bits == 64 else 3
-        events = [rng.choice(PMU_EVENTS[:7]), *rng.choices(PMU_EVENTS, k=3)]
-        rows = rng.choices((USR, USR, OS, USR | OS), k=4)
+        n, known = self.pmu.COUNTERS, self.pmu.EVENTS
+        events = [rng.choice((*self.pmu.FIRST_EVENTS, *known)),
+                  *rng.choices(tuple(known), k=n - 1)]
+        rows = rng.choices((USR, USR, OS, USR | OS), k=n)
         interrupts = rng.random() < .8
         select = [e | r | EN for e, r in zip(events, rows)]
         select[0] |= INT * interrupts
@@ -420,13 +442,17 @@ class Program:
         period = rng.randint(1, 100) if rows[0] == USR else (
             rng.randint(50, 500))
         first = rng.randint(60, 300)
+        if MISPREDICTED in known[events[0]] and rows[0] == USR:
+            first = rng.randint(1, 30)  # they are rare
         pmc = [-first, *(-rng.choice((first, rng.randint(60, 20000), 0, -5))
-                         for _ in range(3))]
+                         for _ in range(n - 1))]
+        none = [0] * (GENERAL - n)
         fixed = [rng.choice((0, (1 << 48) - rng.randint(1, 20000)))
                  for _ in range(3)]
         return ['.long ' + ', '.join(map(str, (
                     {0: 8, 3: 0x1b if self.bits == 64 else 0x2b}[cpl],
-                    *select, rng.getrandbits(12) & 0x333, *pmc))),
+                    *select, *none, rng.getrandbits(12) & 0x333, *pmc,
+                    *none))),
                 '.balign 8',
                 '.quad ' + ', '.join(map(str, (
                     *fixed, rng.getrandbits(4) | 1 | rng.getrandbits(3) << 32,
@@ -435,15 +461,16 @@ class Program:
     def text(self, sessions):
         """The whole assembly program."""
         self.body()
-        self.emit('.data', '.balign 256', '.globl sessions, nr_sessions',
-                  'sessions:')
+        # LWPVAL and LWPINS start again if they store to a page with code
+        self.emit('.data', f'.balign {PAGE if self.misses else 256}',
+                  '.globl sessions, nr_sessions', 'sessions:')
         for _ in range(sessions):
             self.emit(*self.session())
-            if self.system:
+            if self.pmu:
                 self.emit(*self.counters(), '.balign 8')
         self.emit(f'nr_sessions: .long {sessions}',
                   '.section .note.GNU-stack, "", @progbits')
-        if self.system:
+        if self.pmu:
             self.emit(*(f'.globl {name}\n.set {name}, {WINDOW + PAGE * n}'
                         for name, n in (('scratch', 0), ('bad', 4),
                                         ('guard', 6), ('behind_guard', 7))))

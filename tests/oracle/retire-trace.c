@@ -3,7 +3,7 @@
  * A TCG plugin that writes down which instructions start, for a script that
  * works out what retires (tests/oracle/differential).
  *
- * usage: -plugin retire-trace.so,out=PREFIX[,from=ADDRESS]
+ * usage: -plugin retire-trace.so,out=PREFIX[,from=ADDRESS][,accesses=on]
  *                [,entry=FIRST-LAST]...
  *
  * PREFIX.code has a line "ADDRESS BYTES" for each instruction translated, in
@@ -14,6 +14,11 @@
  * those whose effect on the counters depends on it, and for those at the
  * addresses of entry, where handlers of signals or exceptions begin.  Nothing
  * is written before the instruction at the address of from starts.
+ *
+ * With accesses=on, behind an instruction are those to memory that it has made:
+ * a word with bit 30, in bit 8 whether it is a store and in bits 7:0 its size,
+ * and then its linear and its physical address, of two words each; in user mode
+ * emulation both are the same.
  */
 
 #include <glib.h>
@@ -27,6 +32,8 @@ QEMU_PLUGIN_EXPORT int qemu_plugin_version = QEMU_PLUGIN_VERSION;
 #define REGS        16
 #define STACK       256
 #define WITH_STATE  (1u << 31)
+#define ACCESS      (1u << 30)
+#define STORE       (1u << 8)
 
 typedef struct Cpu {
     FILE *out;
@@ -46,6 +53,7 @@ static FILE *code;
 static uint32_t count;
 static const char *prefix;
 static uint64_t from;
+static bool accesses;
 static GArray *entries;         /* pairs of addresses */
 static struct qemu_plugin_scoreboard *cpus;
 
@@ -82,6 +90,21 @@ static void start_with_state(unsigned vcpu, void *number)
     }
     fwrite(&word, sizeof(word), 1, cpu->out);
     fwrite(state, sizeof(state), 1, cpu->out);
+}
+
+static void access_memory(unsigned vcpu, qemu_plugin_meminfo_t info,
+                          uint64_t addr, void *unused)
+{
+    Cpu *cpu = qemu_plugin_scoreboard_find(cpus, vcpu);
+    struct qemu_plugin_hwaddr *hw = qemu_plugin_get_hwaddr(info, addr);
+    uint32_t word = ACCESS | 1u << qemu_plugin_mem_size_shift(info) |
+                    (qemu_plugin_mem_is_store(info) ? STORE : 0);
+    uint64_t addrs[] = { addr, hw ? qemu_plugin_hwaddr_phys_addr(hw) : addr };
+
+    if (cpu->on) {
+        fwrite(&word, sizeof(word), 1, cpu->out);
+        fwrite(addrs, sizeof(addrs), 1, cpu->out);
+    }
 }
 
 static void switch_on(unsigned vcpu, void *unused)
@@ -151,6 +174,11 @@ static void translate(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
                                                    QEMU_PLUGIN_CB_NO_REGS,
                                                    number);
         }
+        if (accesses) {
+            qemu_plugin_register_vcpu_mem_cb(insn, access_memory,
+                                             QEMU_PLUGIN_CB_NO_REGS,
+                                             QEMU_PLUGIN_MEM_RW, NULL);
+        }
     }
     g_mutex_unlock(&lock);
 }
@@ -213,6 +241,8 @@ int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info,
     for (int i = 0; i < argc; i++) {
         if (g_str_has_prefix(argv[i], "out=")) {
             prefix = g_strdup(argv[i] + 4);
+        } else if (!strcmp(argv[i], "accesses=on")) {
+            accesses = true;
         } else if (sscanf(argv[i], "entry=%" SCNx64 "-%" SCNx64, &range[0],
                           &range[1]) == 2) {
             g_array_append_vals(entries, range, 2);

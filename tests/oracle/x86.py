@@ -12,9 +12,11 @@ LLWPCB, SLWPCB, LWPINS, LWPVAL = range(11, 15)
 XSAVE, XRSTOR, WRMSR, MARK = range(15, 19)
 
 NEAR_BRANCHES = {JCC, JMP, CALL, RET, JMP_IND, CALL_IND}
+STRINGS = b'\xa4\xa5\xa6\xa7\xaa\xab\xac\xad\xae\xaf'
 PREFIXES = b'\x26\x2e\x36\x3e\x64\x65\x66\x67\xf0\xf2\xf3'
 
 STATE = 16 + 32                     # 64-bit words: registers, stack
+WITH_STATE, ACCESS, STORE = (1 << n for n in (31, 30, 8))
 
 
 class Insn:
@@ -26,6 +28,7 @@ class Insn:
         self.code = bytes.fromhex(code)
         self.end = self.pc + len(self.code)
         self.target = None
+        self.rep_loads = 0      # of each iteration, if it repeats
         mode = bits(self.pc)
         self.kind = self.decode(mode) if mode else FAR
 
@@ -39,6 +42,8 @@ class Insn:
         if bits == 64 and p[0] & 0xf0 == 0x40:
             p = p[1:]
         op, modrm = p[0], p[1] if len(p) > 1 else 0
+        if op in STRINGS and not {0xf2, 0xf3}.isdisjoint(self.code):
+            self.rep_loads = 2 if op in (0xa6, 0xa7) else 1
         reg = modrm >> 3 & 7
         if op & 0xf0 == 0x70 or 0xe0 <= op <= 0xe3:
             return self.jump(JCC, 1)
@@ -88,38 +93,54 @@ class Trace:
         self.entry_ip = entry_ip
 
     def starts(self):
-        """Pairs of an instruction and None or the state in front of it."""
+        """Of each an instruction, None or the state in front of it, and what
+        it has accessed: linear and physical address, size, if it is a store."""
         words, insns, i = self.words, self.insns, 0
+        insn, state, accesses = None, None, []
         while i < len(words):
             w = words[i]
             i += 1
-            if w < 1 << 31:
-                yield insns[w], None
-            else:
-                yield (insns[w - (1 << 31)],
-                       array.array('Q', words[i:i + 2 * STATE].tobytes()))
+            if w & ACCESS and not w & WITH_STATE:
+                accesses.append((words[i] | words[i + 1] << 32,
+                                 words[i + 2] | words[i + 3] << 32, w & 0xff,
+                                 bool(w & STORE)))
+                i += 4
+                continue
+            if insn:
+                yield insn, state, accesses
+                accesses = []
+            insn, state = insns[w & ~WITH_STATE], None
+            if w & WITH_STATE:
+                state = array.array('Q', words[i:i + 2 * STATE].tobytes())
                 i += 2 * STATE
+        yield insn, state, accesses
 
     def retired(self):
         """Instruction, state, address of the next, the next if it is the
-        first one of a handler.
+        first one of a handler, accesses.  The address is None if it has not
+        retired, as that handler comes first.
 
         What is started does not retire if a handler comes next whose frame has
         its address, or if it is started again at once and is no jump to
         itself: then QEMU came back to it, for the rest of a REP or because it
         wrote to its own block."""
         last = last_state = None
-        for insn, state in self.starts():
+        before = []
+        for insn, state, accesses in self.starts():
             ip = insn.pc
             entry = state and self.entry_ip(ip, state)
-            if entry is not None:
+            handler = insn if entry is not None else None
+            if handler:
                 ip = entry
             if last and (ip != last.pc or last.target == ip):
                 self.check_flow(last, ip)
-                yield last, last_state, ip, insn if entry is not None else None
-            elif last and entry is not None:
-                yield None, None, ip, insn
+                yield last, last_state, ip, handler, before
+                before = []
+            elif last and handler:
+                yield last, last_state, None, handler, before
+                before = []
             last, last_state = insn, state
+            before = before + accesses if before else accesses
 
     @staticmethod
     def check_flow(insn, ip):
