@@ -3,8 +3,7 @@
 
 #include "qemu/osdep.h"
 #include "lwp.h"
-#include "exec/exec-all.h"
-#include "exec/cpu_ldst.h"
+#include "retire/compat.h"
 #include "exec/helper-proto.h"
 #ifdef CONFIG_USER_ONLY
 #include "user/page-protection.h"
@@ -12,7 +11,6 @@
 #include "hw/i386/apic.h"
 #include "qemu/main-loop.h"
 #endif
-#include "system/cpu-timers.h"
 #include "tcg/tcg.h"
 #include "tcg/helper-tcg.h"
 #include "trace.h"

@@ -5,8 +5,8 @@
 #include "monitor/hmp-target.h"
 #include "monitor/monitor.h"
 #include "qapi/error.h"
-#include "qapi/qapi-commands-misc-target.h"
 #include "lwp.h"
+#include "retire/compat.h"
 
 /* Runs where the CPU does, so what has been counted ahead can be seen. */
 static void get_state(CPUState *cs, run_on_cpu_data state)

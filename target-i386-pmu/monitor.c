@@ -5,9 +5,9 @@
 #include "monitor/hmp-target.h"
 #include "monitor/monitor.h"
 #include "qapi/error.h"
-#include "qapi/qapi-commands-misc-target.h"
 #include "system/tcg.h"
 #include "pmu.h"
+#include "retire/compat.h"
 
 /* Runs where the CPU does, so what has been counted ahead can be seen. */
 static void get_state(CPUState *cs, run_on_cpu_data state)

@@ -4,9 +4,9 @@
 #include "qemu/osdep.h"
 #include "qemu/log.h"
 #include "qemu/main-loop.h"
-#include "system/cpu-timers.h"
 #include "hw/i386/apic.h"
 #include "pmu.h"
+#include "retire/compat.h"
 #include "trace.h"
 
 /* The two have the same order. */

@@ -5,11 +5,11 @@
 #include "qemu/units.h"
 #include "qemu/error-report.h"
 #include "qapi/error.h"
-#include "exec/exec-all.h"
 #ifndef CONFIG_USER_ONLY
 #include "hw/boards.h"
 #endif
 #include "retire.h"
+#include "compat.h"
 
 /* Only LWP had these models once, so "lwp-" in front of each is a name, too. */
 void retire_cpu_init(X86CPU *cpu)

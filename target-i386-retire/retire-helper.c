@@ -3,8 +3,7 @@
 
 #include "qemu/osdep.h"
 #include "retire.h"
-#include "exec/exec-all.h"
-#include "exec/cpu_ldst.h"
+#include "compat.h"
 #include "exec/helper-proto.h"
 #ifdef CONFIG_USER_ONLY
 #include "user/page-protection.h"
@@ -266,7 +265,7 @@ static bool mapped(uint64_t addr)
 /* Whether the instruction has not been counted ahead. */
 static bool insn_late(CPUX86State *env, uintptr_t ra)
 {
-    uint64_t start[TARGET_INSN_START_WORDS];
+    uint64_t start[INSN_START_WORDS];
 
     cpu_unwind_state_data(env_cpu(env), ra, start);
     return !(start[1] >> 8);
@@ -277,7 +276,7 @@ static uint64_t insn_ip(const Access *a)
 {
     CPUX86State *env = a->env;
     uint64_t cs_base = env->segs[R_CS].base;
-    uint64_t start[TARGET_INSN_START_WORDS];
+    uint64_t start[INSN_START_WORDS];
 
     cpu_unwind_state_data(env_cpu(env), a->ra, start);
     if (tcg_cflags_has(env_cpu(env), CF_PCREL)) {

@@ -8,7 +8,7 @@
 
 #include "qemu/osdep.h"
 #include "retire.h"
-#include "exec/exec-all.h"
+#include "compat.h"
 #include "exec/helper-proto.h"
 
 static const RetireCounters *counters(CPUX86State *env)

@@ -243,7 +243,7 @@ static inline void retire_settle(CPUX86State *env)
  */
 uint32_t retire_rows_step(CPUX86State *env, uint32_t insns);
 
-/* TCGCPUOps.cpu_exec_exit and tb_left, CPUClass.exit_requested */
+/* TCGCPUOps.cpu_exec_exit, tb_left and exit_requested (10.0: CPUClass's) */
 void retire_exec_exit(CPUX86State *env);
 bool retire_tb_left(CPUState *cs, const TranslationBlock *tb);
 void retire_exit_requested(CPUState *cs);
