@@ -187,16 +187,29 @@ build_tools() {
     logged tools-build ninja -C "$build/tools"
 }
 
-# fetch_source DIR SUITE PACKAGE: a Debian source package, checked by apt when it
-# is fetched and against its .dsc from then on.
+# fetch_source DIR SUITE PACKAGE [RELEASE]: a Debian source package, of a version
+# of RELEASE, checked by apt when it is fetched and against its .dsc from then on.
+# The exit status is 2 if Debian does not serve it.
 fetch_source() {
     if ! (cd "$1" 2>/dev/null && [ -f complete ] && verify_source); then
-        say "fetching the source of $3 ($2)"
+        say "fetching the source of $3${4:+ $4} ($2)"
         rm -rf "$1"
         mkdir -p "$1"
         apt_lists "$2"
+        source_version=$3/$2
+        if [ -n "${4:-}" ]; then
+            # A suite may have more than one release.
+            source_version=$(apt-cache -c "$cache/apt/$2/apt.conf" showsrc \
+                --only-source "$3" | sed -n "s/^Version: //p" |
+                grep -E "^([0-9]+:)?$4[.+~-]" | sort -V | tail -n 1)
+            [ -n "$source_version" ] || {
+                echo "${0##*/}: Debian $2 has no source of $3 $4 any more" >&2
+                exit 2
+            }
+            source_version=$3=$source_version
+        fi
         (cd "$1" && logged "fetch-source-$3" apt_suite "$2" source \
-            --download-only "$3/$2")
+            --download-only "$source_version") || exit 2
         (cd "$1" && verify_source) ||
             die "the source of $3 does not match its .dsc"
         touch "$1/complete"
