@@ -53,6 +53,7 @@ int pmu_cpu_pre_load(void *opaque)
     X86CPU *cpu = opaque;
 
     cpu->pmu_loaded = false;
+    memset(cpu->env.pmu.offcore, 0, sizeof(cpu->env.pmu.offcore));
     return 0;
 }
 
@@ -65,6 +66,24 @@ bool pmu_cpu_loaded(X86CPU *cpu)
     }
     return true;
 }
+
+static bool offcore_needed(void *opaque)
+{
+    X86CPU *cpu = opaque;
+
+    return cpu->env.pmu.offcore[0] || cpu->env.pmu.offcore[1];
+}
+
+static const VMStateDescription vmstate_pmu_offcore = {
+    .name = "cpu/pmu/offcore",
+    .version_id = 1,
+    .minimum_version_id = 1,
+    .needed = offcore_needed,
+    .fields = (const VMStateField[]) {
+        VMSTATE_UINT64_ARRAY(env.pmu.offcore, X86CPU, PMU_NR_OFFCORE),
+        VMSTATE_END_OF_LIST()
+    }
+};
 
 const VMStateDescription vmstate_pmu = {
     .name = "cpu/pmu",
@@ -85,5 +104,9 @@ const VMStateDescription vmstate_pmu = {
         VMSTATE_UINT32_ARRAY(env.pmu.ref_fraction, X86CPU, PMU_NR_ROWS),
         VMSTATE_BOOL(env.pmu.smm_frozen, X86CPU),
         VMSTATE_END_OF_LIST()
+    },
+    .subsections = (const VMStateDescription *const []) {
+        &vmstate_pmu_offcore,
+        NULL
     }
 };

@@ -165,9 +165,10 @@ bool pmu_cpu_realize(X86CPU *cpu, Error **errp)
         return false;
     }
 #ifdef CONFIG_TCG
-    retire_cpu_realize_rows(cpu, &pmu_retire_counters);
-#endif
+    return retire_cpu_realize_rows(cpu, &pmu_retire_counters, errp);
+#else
     return true;
+#endif
 }
 
 void pmu_cpu_cpuid(X86CPU *cpu, uint32_t leaf, uint32_t *eax, uint32_t *ebx,

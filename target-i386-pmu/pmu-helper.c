@@ -14,9 +14,26 @@ QEMU_BUILD_BUG_ON(PMU_OS != (int)RETIRE_OS || PMU_USR != (int)RETIRE_USR);
 QEMU_BUILD_BUG_ON(PMU_FAR - PMU_COND_TAKEN != (int)RETIRE_FAR);
 QEMU_BUILD_BUG_ON(PMU_MISP_RET - PMU_COND_TAKEN != (int)RETIRE_MISP_RET);
 
+/* What translated code tells apart, where PMU_LOADS are one (RETIRE_LOADS). */
+static const PmuQuantity memory_quantities[] = {
+    [RETIRE_LOADS] = PMU_LOAD_L1,
+    [RETIRE_STORES] = PMU_STORES,
+    [RETIRE_LOCKED] = PMU_LOCKED,
+    [RETIRE_SPLIT_LOADS] = PMU_SPLIT_LOADS,
+    [RETIRE_SPLIT_STORES] = PMU_SPLIT_STORES,
+    [RETIRE_LOAD_L2] = PMU_LOAD_L2,
+    [RETIRE_LOAD_L3] = PMU_LOAD_L3,
+    [RETIRE_LOAD_REMOTE] = PMU_LOAD_REMOTE,
+    [RETIRE_LOAD_DRAM] = PMU_LOAD_DRAM,
+    [RETIRE_LOAD_OTHER] = PMU_LOAD_OTHER,
+    [RETIRE_FILL_L2] = PMU_FILL_L2,
+    [RETIRE_FILL_FAR] = PMU_FILL_FAR,
+};
+
 #define PMU_BRANCHES    (PMU_BIT(PMU_MISP_RET + 1) - PMU_BIT(PMU_COND_TAKEN))
 
-static RetireDetail pmu_counters_wanted(CPUX86State *env, RetireRow row)
+static RetireDetail pmu_counters_wanted(CPUX86State *env, RetireRow row,
+                                        RetireAccesses *accesses)
 {
     PmuState *s = &env->pmu;
     const PmuConfig *config = &env_archcpu(env)->pmu_config;
@@ -25,6 +42,8 @@ static RetireDetail pmu_counters_wanted(CPUX86State *env, RetireRow row)
     pmu_set_svm(s, config, env->efer & MSR_EFER_SVME,
                 env->hflags & HF_GUEST_MASK);
     wanted = pmu_wanted(s, (PmuRow)row);
+    *accesses = pmu_wants_caches(s, (PmuRow)row) ? RETIRE_EACH_SOURCE :
+                wanted & PMU_MEMORY ? RETIRE_ALL_ACCESSES : RETIRE_NO_ACCESSES;
     if (wanted & PMU_MISPREDICTED) {
         return RETIRE_PREDICTIONS;
     } else if (pmu_wants_classes(s, (PmuRow)row)) {
@@ -44,8 +63,25 @@ static uint32_t pmu_counters_distance(CPUX86State *env, RetireRow row,
                          branches, &due);
 }
 
+static void count_memory(PmuState *s, PmuRow row, const uint64_t *n)
+{
+    uint64_t missed = 0;
+
+    for (int i = RETIRE_LOAD_L2; i <= RETIRE_LOAD_OTHER; i++) {
+        missed += n[i];
+    }
+    for (int i = 0; i < RETIRE_NR_MEMORY; i++) {
+        uint64_t count = i == RETIRE_LOADS ? n[i] - missed : n[i];
+
+        if (count) {
+            pmu_count(s, row, memory_quantities[i], count);
+        }
+    }
+}
+
 static void pmu_counters_count(CPUX86State *env, RetireRow row, uint32_t insns,
-                               const uint64_t *branches)
+                               const uint64_t *branches,
+                               const uint64_t *memory)
 {
     PmuState *s = &env->pmu;
 
@@ -58,6 +94,9 @@ static void pmu_counters_count(CPUX86State *env, RetireRow row, uint32_t insns,
                 pmu_count(s, (PmuRow)row, PMU_COND_TAKEN + i, branches[i]);
             }
         }
+    }
+    if (memory) {
+        count_memory(s, (PmuRow)row, memory);
     }
 }
 

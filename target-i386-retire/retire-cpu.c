@@ -90,7 +90,7 @@ static bool has_siblings(X86CPU *cpu)
 #endif
 }
 
-static bool realize_uncore(X86CPU *cpu, Error **errp)
+bool retire_cpu_realize_caches(X86CPU *cpu, Error **errp)
 {
     if (!uncore) {
         uncore = retire_uncore_new(cpu->env.retire_config.cache);
@@ -127,7 +127,7 @@ bool retire_cpu_realize(X86CPU *cpu, const RetireConsumer *consumer, bool loads,
         config->latency_worst = MAX(config->latency_worst,
                                     2 * config->latency[i]);
     }
-    if (loads && !realize_uncore(cpu, errp)) {
+    if (loads && !retire_cpu_realize_caches(cpu, errp)) {
         return false;
     }
     cpu->retire_consumer = consumer;
@@ -156,8 +156,12 @@ void retire_cpu_set_mode(CPUX86State *env, RetireMode mode, bool loads)
     X86CPU *cpu = env_archcpu(env);
     uint64_t flags = (uint64_t)mode << RETIRE_TB_MODE_SHIFT;
 
-    if (mode != RETIRE_OFF && loads) {
-        flags |= RETIRE_TB_LOADS;
+    if (mode != RETIRE_OFF) {
+        flags |= loads ? RETIRE_TB_LOADS : 0;
+        flags |= env->retire.learns ? RETIRE_TB_LEARNS : 0;
+        flags |= env->retire.row_flags;
+    }
+    if (flags & (RETIRE_TB_LOADS | RETIRE_TB_CACHES)) {
         if (!cpu->retire_cache) {
             cpu->retire_cache = retire_cache_new(uncore,
                                                  env->retire_config.cache,
@@ -167,14 +171,14 @@ void retire_cpu_set_mode(CPUX86State *env, RetireMode mode, bool loads)
                 abort();
             }
         }
-        if (!(env->retire_flags & RETIRE_TB_LOADS)) {
-            /* The kernel may have changed the mapping. */
+        /*
+         * The kernel may have changed the mapping; if it is seen, this is
+         * called behind what does that, see retire_gen_insn().
+         */
+        if (!(env->retire_flags & (RETIRE_TB_LOADS | RETIRE_TB_CACHES)) ||
+            (env->retire_flags & RETIRE_TB_CACHES)) {
             retire_filter_clear(&env->retire_filter);
         }
-    }
-    if (mode != RETIRE_OFF) {
-        flags |= env->retire.row_flags;
-        flags |= env->retire.learns ? RETIRE_TB_LEARNS : 0;
     }
     env->retire_flags = flags;
 }

@@ -199,13 +199,23 @@ void helper_retire_repeat(CPUX86State *env, uint32_t insns, target_ulong ip)
         if (retire_eligible(r, ip)) {
             retire_give_back(r, insns, RETIRE_BRANCH_NONE);
         }
+        if (env->retire_flags & RETIRE_TB_ACCESSES) {
+            retire_rows_repeat(env, false);
+        }
     } else if (r->step) {
         r->step -= MIN(r->step, retire_ahead(r));
         retire_cpu_settle(env);
+        if (env->retire_flags & RETIRE_TB_ACCESSES) {
+            retire_rows_repeat(env, true);
+        }
         if (consumer(env)->distance(env)) {
             /* An iteration has been run alone; go on with blocks. */
             r->step = 0;
         }
+        cpu_sync_retire(env);
+    } else if (env->retire_flags & RETIRE_TB_ACCESSES) {
+        retire_cpu_count(env);
+        retire_rows_repeat(env, true);
         cpu_sync_retire(env);
     }
 }
@@ -217,6 +227,7 @@ typedef struct Access {
     unsigned size;          /* of one load or store */
     bool load, store;
     bool late;              /* the instruction has not been counted ahead */
+    uint16_t offset;        /* its address in the page, if counted by row */
     uintptr_t ra;
 } Access;
 
@@ -268,15 +279,14 @@ static bool insn_late(CPUX86State *env, uintptr_t ra)
     uint64_t start[INSN_START_WORDS];
 
     cpu_unwind_state_data(env_cpu(env), ra, start);
-    return !(start[1] >> 8);
+    return !RETIRE_INSN_START_INSNS(start[1]);
 }
 
-/* The effective address of the instruction. */
-static uint64_t insn_ip(const Access *a)
+/* The effective address of the instruction, and what its insn_start has. */
+static uint64_t insn_start(const Access *a, uint64_t start[INSN_START_WORDS])
 {
     CPUX86State *env = a->env;
     uint64_t cs_base = env->segs[R_CS].base;
-    uint64_t start[INSN_START_WORDS];
 
     cpu_unwind_state_data(env_cpu(env), a->ra, start);
     if (tcg_cflags_has(env_cpu(env), CF_PCREL)) {
@@ -335,6 +345,47 @@ static void add_miss(const Access *a, RetireMiss *miss, const Line *line,
     miss->clocks += a->env->retire_config.latency[source];
 }
 
+static void note(const Access *a, RetireMemory what)
+{
+    retire_note(&a->env->retire, retire_row(a->env), a->offset, what);
+}
+
+/* For who counts by row: what has become of an access to @n lines. */
+static void note_sources(const Access *a, const RetireSource *source, int n)
+{
+    static const RetireMemory loads[] = {
+        [RETIRE_SOURCE_L2] = RETIRE_LOAD_L2,
+        [RETIRE_SOURCE_L3] = RETIRE_LOAD_L3,
+        [RETIRE_SOURCE_REMOTE] = RETIRE_LOAD_REMOTE,
+        [RETIRE_SOURCE_DRAM] = RETIRE_LOAD_DRAM,
+        [RETIRE_SOURCE_OTHER] = RETIRE_LOAD_OTHER,
+    };
+    bool missed = false;
+
+    if (n == 2 && a->load) {
+        note(a, RETIRE_SPLIT_LOADS);
+    }
+    if (n == 2 && a->store) {
+        note(a, RETIRE_SPLIT_STORES);
+    }
+    for (int i = 0; i < n; i++) {
+        if (source[i] == RETIRE_SOURCE_L1) {
+            continue;
+        }
+        if (a->load && !missed) {
+            note(a, loads[source[i]]);
+        }
+        missed = true;
+        /* L1D has the line, whether the instruction retires or not. */
+        if (source[i] != RETIRE_SOURCE_OTHER) {
+            RetireMemory fill = source[i] == RETIRE_SOURCE_L2 ?
+                                RETIRE_FILL_L2 : RETIRE_FILL_FAR;
+
+            a->env->retire.noted[retire_row(a->env)][fill]++;
+        }
+    }
+}
+
 static void do_miss(const Access *a, RetireMiss *miss)
 {
     CPUX86State *env = a->env;
@@ -364,7 +415,10 @@ static void access_caches(const Access *a)
     RetireCache *cache = env_archcpu(env)->retire_cache;
     RetireState *r = &env->retire;
     uint32_t ahead = r->due ? UINT32_MAX : retire_ahead(r);
+    bool told = env->retire_flags & RETIRE_TB_LOADS;
     RetireMiss miss = { };
+    RetireSource sources[2];
+    uint64_t start[INSN_START_WORDS];
     Line lines[2];
     bool due;
     int n;
@@ -381,9 +435,9 @@ static void access_caches(const Access *a)
         c->count_misses(env, r->misses_armed - r->misses);
         r->misses_armed = r->misses;
     }
-    due = c->miss_due(env, ahead, NULL);
-    if (due || a->late || r->ip_span != UINT64_MAX) {
-        miss.ip = insn_ip(a);
+    due = told && c->miss_due(env, ahead, NULL);
+    if (told && (due || a->late || r->ip_span != UINT64_MAX)) {
+        miss.ip = insn_start(a, start);
     }
 
     /* Unless retired() is next anyway, an event wants the block to end. */
@@ -419,11 +473,15 @@ static void access_caches(const Access *a)
                                            a->store);
             }
         }
+        sources[i] = source;
         if (a->load && source != RETIRE_SOURCE_L1) {
             add_miss(a, &miss, &lines[i], source);
         }
     }
-    if (miss.clocks) {
+    if (env->retire_flags & RETIRE_TB_CACHES) {
+        note_sources(a, sources, n);
+    }
+    if (told && miss.clocks) {
         do_miss(a, &miss);
     }
 }
@@ -460,6 +518,7 @@ access_unknown(CPUX86State *env, uint64_t addr, uint64_t desc, uintptr_t ra)
         .store = store,
         /* In a step of several instructions, only the last one is. */
         .late = (desc & RETIRE_ACCESS_LATE) && insn_late(env, ra),
+        .offset = desc >> RETIRE_ACCESS_OFFSET_SHIFT,
         .ra = ra,
     });
 }
@@ -526,22 +585,32 @@ void retire_cpu_access(CPUX86State *env, vaddr addr, unsigned size,
     };
     const RetireSlot *slot =
         &env->retire_filter.slot[(addr >> RETIRE_LINE_BITS) % RETIRE_NR_SLOTS];
+    uint64_t start[INSN_START_WORDS];
+    bool caches = env->retire_flags & (RETIRE_TB_LOADS | RETIRE_TB_CACHES);
+    bool accesses = env->retire_flags & RETIRE_TB_ACCESSES;
 
-    if (size <= RETIRE_LINE_SIZE &&
+    if (!accesses && size <= RETIRE_LINE_SIZE &&
         ((a.load ? slot->load : slot->store) ^ addr) <=
         RETIRE_LINE_SIZE - size) {
         return;
     }
-    a.late = insn_late(env, ra);
+    a.offset = insn_start(&a, start) & ~TARGET_PAGE_MASK;
+    a.late = !RETIRE_INSN_START_INSNS(start[1]);
     /* FXRSTOR and its like are many loads. */
-    if (size > 32) {
-        for (a.size = 0; size; size -= a.size, a.addr += a.size) {
+    do {
+        a.size = size;
+        if (size > 32) {
             a.size = MIN(size, -(a.addr | -(uint64_t)RETIRE_LINE_SIZE));
+        }
+        if (accesses) {
+            note(&a, a.load ? RETIRE_LOADS : RETIRE_STORES);
+        }
+        if (caches) {
             access_caches(&a);
         }
-    } else {
-        access_caches(&a);
-    }
+        size -= a.size;
+        a.addr += a.size;
+    } while (size);
 }
 
 void retire_cpu_settle(CPUX86State *env)

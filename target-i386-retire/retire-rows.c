@@ -37,6 +37,8 @@ static void report(CPUX86State *env, RetireRow row, uint32_t insns,
         [RETIRE_RET] = RETIRE_MISP_RET,
     };
     uint64_t branches[RETIRE_NR_CLASSES] = { };
+    uint64_t memory[RETIRE_NR_MEMORY];
+    bool accesses = env->retire.row_flags & RETIRE_TB_ACCESSES;
 
     for (int i = 0; i < ARRAY_SIZE(env->retire.branches[row]); i++) {
         uint64_t n = env->retire.branches[row][i];
@@ -51,7 +53,10 @@ static void report(CPUX86State *env, RetireRow row, uint32_t insns,
         }
     }
     branches[RETIRE_JMP] += branches_any;
-    counters(env)->count(env, row, insns, branches);
+    if (accesses) {
+        retire_take_memory(&env->retire, row, memory);
+    }
+    counters(env)->count(env, row, insns, branches, accesses ? memory : NULL);
 }
 
 /* The same for what has been taken off the fuse. */
@@ -65,16 +70,23 @@ static RetireMode rows_mode(CPUX86State *env, bool *loads)
     RetireState *r = &env->retire;
     const RetireConsumer *c = env_archcpu(env)->retire_told;
     RetireMode mode = c ? c->mode(env, loads) : RETIRE_OFF;
+    RetireAccesses accesses = RETIRE_NO_ACCESSES;
     RetireDetail detail;
 
     r->told = mode != RETIRE_OFF;
     r->row = retire_row(env);
     r->row_flags = 0;
-    detail = counters(env)->wanted(env, r->row);
+    detail = counters(env)->wanted(env, r->row, &accesses);
     if (detail == RETIRE_NOTHING) {
         return mode;
     }
     r->row_flags = RETIRE_TB_ROWS;
+    if (accesses != RETIRE_NO_ACCESSES) {
+        r->row_flags |= RETIRE_TB_ACCESSES;
+    }
+    if (accesses == RETIRE_EACH_SOURCE) {
+        r->row_flags |= RETIRE_TB_CACHES;
+    }
     if (r->told) {
         r->row_flags |= RETIRE_TB_TOLD;
         if (detail == RETIRE_ALL_BRANCHES) {
@@ -243,6 +255,21 @@ static void rows_leave(CPUX86State *env)
     }
 }
 
+void retire_rows_repeat(CPUX86State *env, bool alone)
+{
+    if (alone) {
+        counters(env)->sync(env);
+    } else {
+        /* The fuse knows nothing of iterations. */
+        report(env, env->retire.row, 0, 0);
+        env->retire.foreseen = false;
+        retire_arm(&env->retire, rows_distance(env));
+        if (cpu_loop_exit_requested(env_cpu(env))) {
+            retire_expire(&env->retire);
+        }
+    }
+}
+
 static const RetireConsumer rows_consumer = {
     .mode = rows_mode,
     .distance = rows_distance,
@@ -258,11 +285,16 @@ static const RetireConsumer rows_consumer = {
     .leave = rows_leave,
 };
 
-void retire_cpu_realize_rows(X86CPU *cpu, const RetireCounters *counters)
+bool retire_cpu_realize_rows(X86CPU *cpu, const RetireCounters *counters,
+                             Error **errp)
 {
+    if (!retire_cpu_realize_caches(cpu, errp)) {
+        return false;
+    }
     cpu->retire_counters = counters;
     cpu->retire_told = cpu->retire_consumer;
     cpu->retire_consumer = &rows_consumer;
+    return true;
 }
 
 void retire_cpu_one(CPUX86State *env, RetireRow row, bool branch)

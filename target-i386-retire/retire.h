@@ -61,20 +61,32 @@ typedef enum RetireDetail {
     RETIRE_PREDICTIONS,
 } RetireDetail;
 
+/* The same for memory accesses. */
+typedef enum RetireAccesses {
+    RETIRE_NO_ACCESSES,
+    RETIRE_ALL_ACCESSES,    /* up to RETIRE_LOCKED */
+    RETIRE_EACH_SOURCE,
+} RetireAccesses;
+
 /*
  * Who counts by row; there may be one beside the consumer, which does not know.
  * These run on the CPU's own thread.
  */
 struct RetireCounters {
-    RetireDetail (*wanted)(CPUX86State *env, RetireRow row);
+    RetireDetail (*wanted)(CPUX86State *env, RetireRow row,
+                           RetireAccesses *accesses);
     /*
      * So many instructions may retire in @row before sync() has to be called
      * behind one of them; and so many branches, in *@branches.
      */
     uint32_t (*distance)(CPUX86State *env, RetireRow row, uint32_t *branches);
-    /* @insns have retired in @row, and @branches of each RetireClass. */
+    /*
+     * @insns have retired in @row, and @branches of each RetireClass; @memory,
+     * which may be NULL, is what there was of each RetireMemory.  Of a REP,
+     * that may come before its instruction.
+     */
     void (*count)(CPUX86State *env, RetireRow row, uint32_t insns,
-                  const uint64_t *branches);
+                  const uint64_t *branches, const uint64_t *memory);
     /* @env has its state between two instructions. */
     void (*sync)(CPUX86State *env);
 };
@@ -92,7 +104,9 @@ struct RetireCounters {
 #define RETIRE_TB_TOLD          (1ull << 38)    /* and the consumer is told */
 #define RETIRE_TB_PREDICTS      (1ull << 39)    /* and branches predicted */
 #define RETIRE_TB_SUMS          (1ull << 40)    /* or their sum matters */
-#define RETIRE_TB_LEARNS        (1ull << 41)    /* branches train a predictor */
+#define RETIRE_TB_ACCESSES      (1ull << 41)    /* so do memory accesses, */
+#define RETIRE_TB_CACHES        (1ull << 42)    /* and where the lines are */
+#define RETIRE_TB_LEARNS        (1ull << 43)    /* branches train a predictor */
 
 static inline RetireMode retire_tb_mode(uint64_t flags)
 {
@@ -110,8 +124,15 @@ bool retire_cpu_realize(X86CPU *cpu, const RetireConsumer *consumer, bool loads,
                         Error **errp);
 void retire_cpu_unrealize(X86CPU *cpu);
 
-/* Have @counters count by row, after retire_cpu_realize(). */
-void retire_cpu_realize_rows(X86CPU *cpu, const RetireCounters *counters);
+/* Make sure that there can be caches. */
+bool retire_cpu_realize_caches(X86CPU *cpu, Error **errp);
+
+/*
+ * Have @counters count by row, after retire_cpu_realize().  Fails if there is
+ * no memory for the caches.
+ */
+bool retire_cpu_realize_rows(X86CPU *cpu, const RetireCounters *counters,
+                             Error **errp);
 
 /* The models of caches and branches start afresh. */
 void retire_cpu_flush(X86CPU *cpu);
@@ -158,6 +179,7 @@ static inline RetireInsn retire_insn(CPUX86State *env, uint64_t ip,
 #define RETIRE_ACCESS_LATE      (1u << 8)   /* it may be counted late */
 #define RETIRE_ACCESS_LOAD      (1u << 9)   /* these two by the helpers */
 #define RETIRE_ACCESS_STORE     (1u << 10)
+#define RETIRE_ACCESS_OFFSET_SHIFT 16       /* if counted by row: its address */
 
 #ifdef CONFIG_TCG
 /*
@@ -173,10 +195,32 @@ static inline bool retire_tb_leaves(uint64_t flags, uint32_t cflags)
 
 /*
  * Beside cc_op, each insn_start of a block that counts has what the block has
- * counted too much if this instruction does not retire.
+ * counted too much if this instruction does not retire: instructions and the
+ * branch, and loads, stores and locked loads of RetireState.memory.  With
+ * RETIRE_INSN_START_REPEATS, it is a REP that counts its own.
  */
 #define RETIRE_INSN_START(insns, branch) ((insns) << 8 | (branch) << 24)
 #define RETIRE_INSN_START_CC_OP(data) ((data) & 0xff)
+#define RETIRE_INSN_START_INSNS(data) ((data) >> 8 & 0xffff)
+#define RETIRE_INSN_START_BRANCH(data) ((data) >> 24 & 0xff)
+#define RETIRE_INSN_START_REPEATS   (1ull << 63)
+
+static inline uint64_t retire_insn_start_memory(uint64_t n)
+{
+    return (n & 0xfff) << 32 | (n >> 24 & 0xfff) << 44 | (n >> 48 & 0x7f) << 56;
+}
+
+static inline uint64_t retire_insn_start_to_memory(uint64_t data)
+{
+    return (data >> 32 & 0xfff) * RETIRE_MEMORY_LOAD +
+           (data >> 44 & 0xfff) * RETIRE_MEMORY_STORE +
+           (data >> 56 & 0x7f) * RETIRE_MEMORY_LOCKED;
+}
+
+static inline RetireRow retire_row(CPUX86State *env)
+{
+    return env->hflags & HF_CPL_MASK ? RETIRE_USR : RETIRE_OS;
+}
 
 /*
  * A block is left at the instruction whose insn_start has @data.  Harmless if
@@ -184,10 +228,20 @@ static inline bool retire_tb_leaves(uint64_t flags, uint32_t cflags)
  */
 static inline void retire_restore_state(CPUX86State *env, uint64_t data)
 {
-    if (data >> 8) {
-        retire_unretire(&env->retire, (data >> 8) & 0xffff, data >> 24,
-                        env->eip);
-        tcg_debug_assert(env->retire.armed - env->retire.fuse >= 0);
+    RetireState *r = &env->retire;
+
+    if (unlikely(r->open.valid)) {
+        retire_unnote(r, env->eip);
+    }
+    if (data >> 32) {
+        retire_unretire_memory(r, retire_row(env),
+                               retire_insn_start_to_memory(data),
+                               data & RETIRE_INSN_START_REPEATS);
+    }
+    if (RETIRE_INSN_START_INSNS(data)) {
+        retire_unretire(r, RETIRE_INSN_START_INSNS(data),
+                        RETIRE_INSN_START_BRANCH(data), env->eip);
+        tcg_debug_assert(r->armed - r->fuse >= 0);
     }
 }
 
@@ -202,18 +256,14 @@ void retire_cpu_access(CPUX86State *env, vaddr addr, unsigned size,
 static inline void retire_access(CPUX86State *env, vaddr addr, unsigned size,
                                  MMUAccessType type, uintptr_t ra)
 {
-    if (unlikely(env->retire_flags & RETIRE_TB_LOADS)) {
+    if (unlikely(env->retire_flags &
+                 (RETIRE_TB_LOADS | RETIRE_TB_ACCESSES))) {
         retire_cpu_access(env, addr, size, type, ra);
     }
 }
 
 /* Report what has retired, where the consumer can access guest memory. */
 void retire_cpu_settle(CPUX86State *env);
-
-static inline RetireRow retire_row(CPUX86State *env)
-{
-    return env->hflags & HF_CPL_MASK ? RETIRE_USR : RETIRE_OS;
-}
 
 /*
  * An instruction that began in @row has retired that translated code does not
@@ -242,6 +292,12 @@ static inline void retire_settle(CPUX86State *env)
  * helper_retire_row() has to be told of the last one; or else 0.
  */
 uint32_t retire_rows_step(CPUX86State *env, uint32_t insns);
+
+/*
+ * A REP whose accesses are counted by row begins again: @alone after a single
+ * iteration, which has been reported.
+ */
+void retire_rows_repeat(CPUX86State *env, bool alone);
 
 /* TCGCPUOps.cpu_exec_exit, tb_left and exit_requested (10.0: CPUClass's) */
 void retire_exec_exit(CPUX86State *env);

@@ -11,6 +11,8 @@ struct DisasContext;
 typedef struct RetireDisas {
     RetireMode mode;        /* of the block */
     bool loads;             /* accesses to memory go through the caches */
+    bool accesses;          /* they are counted by row, */
+    bool sources;           /* and so is where the caches have the lines */
     bool rows;              /* it is counted by row, */
     bool classes;           /* and so are branches by class, */
     bool predicts;          /* and how they were predicted, */
@@ -31,6 +33,9 @@ typedef struct RetireDisas {
     bool updates;           /* the next load is going to be stored to */
     uint8_t whole;          /* the next accesses are one, of so many bytes */
     uint8_t rest;           /* of which so many are still to come */
+    uint8_t parts;          /* accesses of a string instruction so far, */
+    uint8_t iteration;      /* and those of one iteration of it */
+    bool is_ins;            /* of which only the first counts */
     RetireBranch branch;    /* what the current instruction is */
     TCGv_i64 slot, addr;    /* for retire_gen_access() */
     TCGv ip;                /* its effective address, if counted late */
@@ -38,6 +43,7 @@ typedef struct RetireDisas {
     uint32_t offset;        /* the instruction's address in the page */
     uint32_t length;        /* and its length, in bytes */
     TCGOp **insn_start;     /* of each instruction */
+    uint64_t *memory;       /* what each does, as RetireState.memory */
 } RetireDisas;
 
 /*

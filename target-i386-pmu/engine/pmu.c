@@ -45,7 +45,6 @@
 #define DEBUGCTL_BTF        (1u << 1)
 
 /* CPUID.0AH */
-#define LEAF_NO_LLC         0x18u   /* EBX: LLC references and misses */
 #define LEAF_NO_SLOTS       0x80u   /* EBX: topdown slots */
 #define LEAF_NO_ANY_THREAD  (1u << 15)  /* EDX */
 
@@ -169,6 +168,12 @@ static const struct {
 #define M_INDIRECT  (B(MISP_JMP_IND) | B(MISP_CALL_IND))
 #define M_TAKEN     (PMU_MISPREDICTED & ~B(MISP_COND_NOT_TAKEN))
 
+/* Loads that one level has, or all up to it do not have. */
+#define FROM_L3     (B(LOAD_L3) | B(LOAD_REMOTE))
+#define NOT_L2      (FROM_L3 | B(LOAD_DRAM))
+#define NOT_L1      (B(LOAD_L2) | NOT_L2)
+#define FILLS       (B(FILL_L2) | B(FILL_FAR))
+
 #define NO_UMASK    0x100   /* the event has none, and ignores it */
 
 /*
@@ -214,6 +219,41 @@ static const struct {
     { 0xca, 0x00, HAS_P6, M_TAKEN },
     { 0xcb, 0x01, SINCE_SKL, B(INTERRUPTS) },
 
+    { 0x2e, 0x4f, ARCH, NOT_L2 },
+    { 0x2e, 0x41, ARCH, B(LOAD_DRAM) },
+    { 0x29, 0x4f, HAS_CORE2, NOT_L1 },
+    { 0x29, 0x41, HAS_CORE2, NOT_L2 },
+    { 0x40, 0x0f, HAS_CORE2, PMU_LOADS },
+    { 0x40, 0x01, HAS_CORE2, NOT_L1 },
+    { 0x41, 0x0f, HAS_CORE2, B(STORES) },
+    { 0x45, 0x0f, HAS_CORE2, FILLS },
+    { 0xcb, 0x01, HAS_CORE2, NOT_L1 },
+    { 0xcb, 0x04, HAS_CORE2, NOT_L2 },
+    { 0x0b, 0x01, HAS_NHM, PMU_LOADS },
+    { 0x0b, 0x02, HAS_NHM, B(STORES) },
+    { 0xcb, 0x01, HAS_NHM, B(LOAD_L1) },
+    { 0xcb, 0x02, HAS_NHM, B(LOAD_L2) },
+    { 0xcb, 0x04, HAS_NHM, B(LOAD_L3) },
+    { 0xcb, 0x08, HAS_NHM, B(LOAD_REMOTE) },
+    { 0xcb, 0x10, HAS_NHM, B(LOAD_DRAM) },
+    { 0x51, 0x01, SINCE_NHM, FILLS },
+    { 0xd0, 0x21, SINCE_SNB, B(LOCKED) },
+    { 0xd0, 0x41, SINCE_SNB, B(SPLIT_LOADS) },
+    { 0xd0, 0x42, SINCE_SNB, B(SPLIT_STORES) },
+    { 0xd0, 0x81, SINCE_SNB, PMU_LOADS },
+    { 0xd0, 0x82, SINCE_SNB, B(STORES) },
+    { 0xd0, 0x83, SINCE_SKL, PMU_LOADS | B(STORES) },
+    { 0xd0, 0xf1, HAS_SNB, PMU_LOADS },
+    { 0xd0, 0xf2, HAS_SNB, B(STORES) },
+    { 0xd1, 0x01, SINCE_SNB, B(LOAD_L1) },
+    { 0xd1, 0x02, SINCE_SNB, B(LOAD_L2) },
+    { 0xd1, 0x04, SINCE_SNB, FROM_L3 },
+    { 0xd1, 0x08, SINCE_SNB, NOT_L1 },
+    { 0xd1, 0x10, SINCE_SNB, NOT_L2 },
+    { 0xd1, 0x20, SINCE_SNB, B(LOAD_DRAM) },
+    { 0xd2, 0x04, SINCE_SNB, B(LOAD_REMOTE) },
+    { 0xd3, 0x01, SINCE_HSW, B(LOAD_DRAM) },
+
     { 0x76, NO_UMASK, AMD, B(CYCLES) },
     { 0xc0, NO_UMASK, AMD, B(INSNS) },
     { 0xc2, NO_UMASK, AMD, BRANCHES },
@@ -228,6 +268,45 @@ static const struct {
     { 0x2c, NO_UMASK, HAS_17H, B(INTERRUPTS) },
     { 0xd1, NO_UMASK, HAS_17H, COND },
     { 0xd2, NO_UMASK, HAS_17H, M_COND },
+
+    { 0x40, NO_UMASK, AMD, PMU_LOADS | B(STORES) },
+    { 0x41, NO_UMASK, HAS_K7 | HAS_15H, FILLS },
+    { 0x42, NO_UMASK, HAS_K7 | HAS_15H, B(FILL_L2) },
+    { 0x43, NO_UMASK, HAS_K7 | HAS_15H, B(FILL_FAR) },
+    /* Of L2's requests and misses, those of L1D */
+    { 0x7d, 0x02, HAS_K7 | HAS_15H, FILLS },
+    { 0x7d, 0x03, HAS_K7 | HAS_15H, FILLS },
+    { 0x7d, 0x07, HAS_K7 | HAS_15H, FILLS },
+    { 0x7e, 0x02, HAS_K7 | HAS_15H, B(FILL_FAR) },
+    { 0x7e, 0x03, HAS_K7 | HAS_15H, B(FILL_FAR) },
+    { 0x7e, 0x07, HAS_K7 | HAS_15H, B(FILL_FAR) },
+    { 0x24, 0x01, HAS_K7 | HAS_15H, B(LOCKED) },
+    { 0x29, 0x01, HAS_15H | HAS_17H, PMU_LOADS },
+    { 0x29, 0x02, HAS_15H | HAS_17H, B(STORES) },
+    { 0x41, 0x01, HAS_17H, NOT_L1 },
+    { 0x60, 0xc8, HAS_17H, FILLS },
+    { 0x60, 0xff, HAS_17H, FILLS },
+    { 0x64, 0x08, HAS_17H, B(FILL_FAR) },
+    { 0x64, 0x09, HAS_17H, B(FILL_FAR) },
+};
+
+/*
+ * Offcore responses, of which MSR_OFFCORE_RSP_n selects the request and who
+ * supplied the data: reads of data that a program asks for, which loads are.
+ */
+#define OFFCORE_DATA_RD     1u
+
+static const struct {
+    uint16_t has;
+    uint64_t suppliers;
+    uint32_t quantities;
+} offcore_responses[] = {
+    { HAS_NHM, 0x0100, B(LOAD_L3) },
+    { HAS_NHM, 0x0600, B(LOAD_REMOTE) },
+    { HAS_NHM, 0x6000, B(LOAD_DRAM) },
+    { SINCE_SNB, 0x00010000, NOT_L2 },          /* any */
+    { SINCE_SNB, 0x003c0000, FROM_L3 },
+    { SINCE_SNB, 0x7fc00000, B(LOAD_DRAM) },
 };
 
 static const uint32_t fixed_event[PMU_MAX_FIXED] = {
@@ -260,6 +339,23 @@ static const struct {
     { B(MISP_RET), "mispredicted near returns" },
     { M_INDIRECT, "mispredicted indirect jumps and calls" },
     { B(INTERRUPTS), "hardware interrupts" },
+    { PMU_LOADS, "loads" },
+    { B(STORES), "stores" },
+    { PMU_LOADS | B(STORES), "loads and stores" },
+    { B(LOCKED), "locked loads" },
+    { B(SPLIT_LOADS), "loads from two lines" },
+    { B(SPLIT_STORES), "stores to two lines" },
+    { B(LOAD_L1), "loads that hit L1D" },
+    { B(LOAD_L2), "loads that hit L2" },
+    { B(LOAD_L3), "loads that hit L3 alone" },
+    { FROM_L3, "loads that hit L3" },
+    { B(LOAD_REMOTE), "loads that hit other CPUs' caches" },
+    { B(LOAD_DRAM), "loads that miss L3" },
+    { NOT_L1, "loads that miss L1D" },
+    { NOT_L2, "loads that miss L2" },
+    { FILLS, "lines into L1D" },
+    { B(FILL_L2), "lines into L1D from L2" },
+    { B(FILL_FAR), "lines into L1D from behind L2" },
 };
 
 typedef enum PmuReg {
@@ -277,6 +373,7 @@ typedef enum PmuReg {
     REG_INUSE,
     REG_CAPS,
     REG_DEBUGCTL,
+    REG_OFFCORE,
 } PmuReg;
 
 /* Where an MSR is; one that is missing on a processor is PMU_MSR_GP there. */
@@ -291,6 +388,7 @@ static const struct {
     { 0x186, 0x18d, REG_EVTSEL, INTEL, 0 },
     { 0x4c1, 0x4c8, REG_PMC_FULL, INTEL, 0 },
     { 0x1d9, 0x1d9, REG_DEBUGCTL, INTEL, 2 },
+    { 0x1a6, 0x1a7, REG_OFFCORE, INTEL, 0 },
     { 0x309, 0x30b, REG_FIXED, INTEL, 2 },
     { 0x345, 0x345, REG_CAPS, INTEL, 0 },
     { 0x38d, 0x38d, REG_FIXED_CTRL, INTEL, 2 },
@@ -419,7 +517,7 @@ void pmu_cpuid_0a(const PmuConfig *config, uint32_t regs[4])
     if (version) {
         regs[0] = (version >= 5 ? 8u : 7u) << 24 | width << 16 |
                   (uint32_t)config->counters << 8 | version;
-        regs[1] = LEAF_NO_LLC | (version >= 5 ? LEAF_NO_SLOTS : 0);
+        regs[1] = version >= 5 ? LEAF_NO_SLOTS : 0;
     }
     if (version >= 2) {
         regs[3] = width << 5 | config->fixed;
@@ -522,11 +620,49 @@ static uint64_t debugctl_mask(const PmuConfig *config)
  * Events
  */
 
-/* The quantities that event select @sel asks for; 0 if it is not known. */
-static uint32_t find_event(const PmuConfig *config, uint64_t sel)
+static bool has_offcore(const PmuConfig *config)
 {
-    uint32_t event = SEL_EVENT(sel);
+    return config->flavour->has & SINCE_NHM;
+}
 
+/* The number of the mask that @sel's event goes by, or PMU_NR_OFFCORE. */
+static unsigned offcore_of(const PmuConfig *config, uint64_t sel)
+{
+    if (has_offcore(config) && SEL_UMASK(sel) == 1) {
+        return SEL_EVENT(sel) == 0xb7 ? 0 : SEL_EVENT(sel) == 0xbb ? 1 :
+               PMU_NR_OFFCORE;
+    }
+    return PMU_NR_OFFCORE;
+}
+
+static uint32_t find_offcore(const PmuConfig *config, uint64_t mask)
+{
+    uint32_t quantities = 0;
+
+    for (unsigned i = 0; i < ARRAY_SIZE(offcore_responses); i++) {
+        if ((mask & OFFCORE_DATA_RD) &&
+            (mask & offcore_responses[i].suppliers) &&
+            (offcore_responses[i].has & config->flavour->has)) {
+            quantities |= offcore_responses[i].quantities;
+        }
+    }
+    return quantities;
+}
+
+/*
+ * The quantities that counter @n's event select asks for; 0 if it is not
+ * known.
+ */
+static uint32_t find_event(const PmuState *s, const PmuConfig *config,
+                           unsigned n)
+{
+    uint64_t sel = s->evtsel[n];
+    uint32_t event = SEL_EVENT(sel);
+    unsigned offcore = offcore_of(config, sel);
+
+    if (offcore < PMU_NR_OFFCORE) {
+        return find_offcore(config, s->offcore[offcore]);
+    }
     if (is_amd(config)) {
         event |= SEL_EVENT_HIGH(sel) << 8;
     }
@@ -553,9 +689,17 @@ static void select_event(PmuState *s, const PmuConfig *config, unsigned n)
     uint64_t sel = s->evtsel[n];
     uint32_t cmask = SEL_CMASK(sel);
     bool inv = cmask && (sel & SEL_INV);
-    uint32_t found = find_event(config, sel), add = found, sub = 0;
+    uint32_t found = find_event(s, config, n), add, sub = 0;
     uint32_t always = B(CYCLES) | (config->insn_clocks == 1 ? B(INSNS) : 0);
 
+    bool unsaid = false;
+
+    if ((found & PMU_MEMORY) && (cmask || (sel & SEL_EDGE)) &&
+        !(inv && cmask > 1)) {
+        found = 0;              /* nobody tells how many are in a clock */
+        unsaid = true;
+    }
+    add = found;
     if (!found && (sel & SEL_EN) && !(inv && cmask > 1)) {
         uint64_t bit = 1ull << SEL_EVENT(sel) % 64;
         uint64_t *reported = &s->reported[SEL_EVENT(sel) / 64];
@@ -574,7 +718,7 @@ static void select_event(PmuState *s, const PmuConfig *config, unsigned n)
     if (cmask > 1) {
         add = inv ? B(CYCLES) : 0;
         found = 0;
-    } else if (inv) {
+    } else if (inv && !unsaid) {
         add = found & always ? 0 : B(CYCLES);
         /* Interrupts come between two clocks. */
         sub = found & ~B(INTERRUPTS);
@@ -669,6 +813,9 @@ static int64_t distance(const PmuState *s, const PmuConfig *config, unsigned n)
     if (counter->add & B(CYCLES)) {
         return left / config->insn_clocks;
     }
+    if (counter->add & PMU_MEMORY) {
+        return left / PMU_MEMORY_MAX;
+    }
     if (counter->add & B(REF_CYCLES)) {
         left = (left + 1) * PMU_REFCLK_UNIT - 1;
         part = 0;
@@ -689,11 +836,21 @@ static bool tells_apart(uint32_t quantities)
            (quantities & PMU_MISPREDICTED);
 }
 
+static bool needs_caches(uint32_t quantities)
+{
+    uint32_t loads = quantities & PMU_LOADS;
+
+    return (loads && loads != PMU_LOADS) ||
+           (quantities & PMU_MEMORY & ~(PMU_LOADS | B(STORES) | B(LOCKED)));
+}
+
 /* The registers have changed; nothing is pending. */
 static void update(PmuState *s, const PmuConfig *config)
 {
     s->wanted[PMU_OS] = s->wanted[PMU_USR] = 0;
     s->classes[PMU_OS] = s->classes[PMU_USR] = false;
+    s->caches[PMU_OS] = s->caches[PMU_USR] = false;
+    s->memory_interrupts = false;
     for (unsigned n = 0; n < PMU_NR_COUNTERS; n++) {
         const PmuCounter *counter = &s->counter[n];
 
@@ -703,6 +860,9 @@ static void update(PmuState *s, const PmuConfig *config)
                 s->wanted[r] |= counter->add | counter->sub | B(INSNS);
                 s->classes[r] |= tells_apart(counter->add) ||
                                  tells_apart(counter->sub);
+                s->caches[r] |= needs_caches(counter->add);
+                s->memory_interrupts |= counter->interrupts &&
+                                        (counter->add & PMU_MEMORY);
             }
         }
     }
@@ -835,7 +995,8 @@ uint32_t pmu_distances(PmuState *s, const PmuConfig *config, PmuRow row,
         if (counter->interrupts && (counter->rows >> row & 1)) {
             int64_t run = distance(s, config, n);
 
-            if (counter->add & (B(INSNS) | B(CYCLES) | B(REF_CYCLES))) {
+            if (counter->add & (B(INSNS) | B(CYCLES) | B(REF_CYCLES) |
+                                PMU_MEMORY)) {
                 insns = MIN(insns, run);
             } else {
                 near = MIN(near, run);
@@ -866,7 +1027,7 @@ bool pmu_setting(const PmuState *s, const PmuConfig *config, unsigned n,
         return false;
     }
     quantities = fixed ? fixed_event[n - PMU_MAX_GP] :
-                 find_event(config, s->evtsel[n]);
+                 find_event(s, config, n);
     *setting = (PmuSetting) { .enabled = enabled(s, config, n) };
     get_bits(s, n, &setting->os, &setting->usr, &setting->interrupts);
     for (unsigned i = 0; i < ARRAY_SIZE(event_names); i++) {
@@ -908,7 +1069,8 @@ static PmuAccess find_msr(const PmuConfig *config, uint32_t msr, PmuReg *reg,
         }
         *reg = msrs[i].reg;
         *index = msr - msrs[i].first;
-        if (*reg == REG_DEBUGCTL && config->version < 2) {
+        if ((*reg == REG_DEBUGCTL && config->version < 2) ||
+            (*reg == REG_OFFCORE && !has_offcore(config))) {
             return PMU_MSR_OTHER;
         }
         if ((msrs[i].vendor == PMU_VENDOR_AMD) != is_amd(config) ||
@@ -936,6 +1098,7 @@ static PmuAccess find_msr(const PmuConfig *config, uint32_t msr, PmuReg *reg,
         case REG_PMC:
             break;
         case REG_FIXED:
+        case REG_OFFCORE:
             return PMU_MSR_OK;
         default:
             return global_mask(config) ? PMU_MSR_OK : PMU_MSR_GP;
@@ -1003,6 +1166,9 @@ PmuAccess pmu_rdmsr(PmuState *s, const PmuConfig *config, uint32_t msr,
         break;
     case REG_DEBUGCTL:
         *val = s->debugctl;
+        break;
+    case REG_OFFCORE:
+        *val = s->offcore[index];
         break;
     default:
         *val = 0;               /* STATUS_RESET, STATUS_SET */
@@ -1085,6 +1251,14 @@ PmuAccess pmu_wrmsr(PmuState *s, const PmuConfig *config, uint32_t msr,
          * software can see that these bits do not stay set.
          */
         s->debugctl = val & debugctl_mask(config);
+        break;
+    case REG_OFFCORE:
+        s->offcore[index] = val;
+        for (unsigned n = 0; n < config->counters; n++) {
+            if (offcore_of(config, s->evtsel[n]) == index) {
+                select_event(s, config, n);
+            }
+        }
         break;
     case REG_STATUS:
         if (is_amd(config)) {
@@ -1181,6 +1355,9 @@ bool pmu_load_state(PmuState *s, const PmuConfig *config)
         bad |= ~s->smm_debugctl & PMU_FREEZE_WHILE_SMM;
     } else {
         bad |= s->smm_global_ctrl | s->smm_debugctl;
+    }
+    for (int i = 0; i < PMU_NR_OFFCORE; i++) {
+        bad |= has_offcore(config) ? 0 : s->offcore[i];
     }
     for (int r = 0; r < PMU_NR_ROWS; r++) {
         bad |= s->ref_fraction[r] >= PMU_REFCLK_UNIT;

@@ -8,9 +8,8 @@
  * chapter 18 "Performance monitoring"; "APM" is AMD's Architecture Programmer's
  * Manual, Volume 2, section 13.2.
  *
- * Not there yet: last branch records, the branch trace store, PEBS, and events
- * of caches and memory.  Their registers and bits are those of a processor that
- * does not have them.
+ * Not there yet: last branch records, the branch trace store, and PEBS.  Their
+ * registers and bits are those of a processor that does not have them.
  */
 #ifndef PMU_H
 #define PMU_H
@@ -30,8 +29,10 @@ typedef enum PmuRow {
  * only: a taken conditional branch that was mispredicted is one instruction,
  * one PMU_COND_TAKEN and one PMU_MISP_COND_TAKEN.
  *
- * An instruction counts at most once for each of them.  Only PMU_INTERRUPTS
- * count without an instruction.
+ * An instruction counts at most once for each of them, up to PMU_INTERRUPTS,
+ * which alone count without one.  Of memory accesses, it counts for an event
+ * PMU_MEMORY_MAX times at most, a string instruction in parts: what its
+ * iterations count for may be reported before it retires.
  */
 typedef enum PmuQuantity {
     PMU_INSNS,              /* instructions retired */
@@ -49,6 +50,18 @@ typedef enum PmuQuantity {
     PMU_MISP_CALL_IND,
     PMU_MISP_RET,
     PMU_INTERRUPTS,         /* hardware interrupts taken */
+    PMU_LOAD_L1,            /* loads, by the place where they find the line */
+    PMU_LOAD_L2,
+    PMU_LOAD_L3,
+    PMU_LOAD_REMOTE,        /* another processor's cache */
+    PMU_LOAD_DRAM,
+    PMU_LOAD_OTHER,         /* not memory */
+    PMU_STORES,
+    PMU_LOCKED,             /* of the loads, those with LOCK */
+    PMU_SPLIT_LOADS,        /* those that straddle two lines */
+    PMU_SPLIT_STORES,
+    PMU_FILL_L2,            /* lines that L1D gets for loads and stores */
+    PMU_FILL_FAR,           /* the same from behind L2 */
     PMU_NR_COUNTED,         /* those above are reported by pmu_count() */
     /* The clocks follow from PMU_INSNS, see PmuConfig. */
     PMU_CYCLES = PMU_NR_COUNTED,
@@ -65,9 +78,15 @@ typedef enum PmuQuantity {
                              PMU_BIT(PMU_MISP_CALL_IND) | \
                              PMU_BIT(PMU_MISP_RET))
 
+/* Loads of any kind, and all quantities of memory accesses. */
+#define PMU_LOADS           (PMU_BIT(PMU_STORES) - PMU_BIT(PMU_LOAD_L1))
+#define PMU_MEMORY          (PMU_BIT(PMU_NR_COUNTED) - PMU_BIT(PMU_LOAD_L1))
+#define PMU_MEMORY_MAX      128
+
 #define PMU_MAX_GP          8   /* general-purpose counters */
 #define PMU_MAX_FIXED       3   /* fixed-function counters */
 #define PMU_NR_COUNTERS     (PMU_MAX_GP + PMU_MAX_FIXED)
+#define PMU_NR_OFFCORE      2   /* masks of offcore responses */
 
 /* Number of a fixed-function counter in PmuState.value and .counter. */
 #define PMU_FIXED(i)        (PMU_MAX_GP + (i))
@@ -150,6 +169,7 @@ typedef struct PmuState {
     uint64_t global_ctrl;       /* IA32_PERF_GLOBAL_CTRL, PerfCntrGlobalCtl */
     uint64_t global_status;     /* ..._GLOBAL_STATUS, PerfCntrGlobalStatus */
     uint64_t debugctl;                  /* IA32_DEBUGCTL, PMU_FREEZE_* */
+    uint64_t offcore[PMU_NR_OFFCORE];   /* MSR_OFFCORE_RSP_n */
     /* Saved at an SMI with FREEZE_WHILE_SMM, for RSM. */
     uint64_t smm_global_ctrl, smm_debugctl;
     /* Of a reference clock in each row, in 1/PMU_REFCLK_UNIT. */
@@ -163,6 +183,8 @@ typedef struct PmuState {
     PmuCounter counter[PMU_NR_COUNTERS];
     uint32_t wanted[PMU_NR_ROWS];       /* see pmu_wanted() */
     bool classes[PMU_NR_ROWS];          /* see pmu_wants_classes() */
+    bool caches[PMU_NR_ROWS];           /* see pmu_wants_caches() */
+    bool memory_interrupts;     /* a counter of memory accesses does */
     bool pmi;                           /* not taken by pmu_sync() yet */
     /*
      * Counted, but not in value[] yet.  So many instructions may be counted
@@ -283,6 +305,15 @@ static inline bool pmu_wants_classes(const PmuState *s, PmuRow row)
 }
 
 /*
+ * Whether more than the number of loads, stores and locked loads matters in
+ * @row.  If not, loads may be counted as any of PMU_LOADS.
+ */
+static inline bool pmu_wants_caches(const PmuState *s, PmuRow row)
+{
+    return s->caches[row];
+}
+
+/*
  * @n of @quantity, one of those below PMU_NR_COUNTED, have been counted in
  * @row.  It does no harm to count what is not wanted.  All that an instruction
  * counts for is to be reported before anything else is called; and all that
@@ -295,7 +326,8 @@ static inline void pmu_count(PmuState *s, PmuRow row, PmuQuantity quantity,
     if (quantity == PMU_INSNS) {
         s->slack[PMU_OS] -= n;
         s->slack[PMU_USR] -= n;
-    } else if (quantity == PMU_INTERRUPTS) {
+    } else if (quantity == PMU_INTERRUPTS ||
+               (s->memory_interrupts && quantity > PMU_INTERRUPTS)) {
         s->slack[PMU_OS] = s->slack[PMU_USR] = -1;
     }
 }
@@ -304,7 +336,8 @@ static inline void pmu_count(PmuState *s, PmuRow row, PmuQuantity quantity,
  * How many instructions may retire in @row, each of which may count for
  * everything, before one of them makes a counter overflow that interrupts.
  * Exact for instructions and cycles below PMU_NEAR, otherwise a lower bound;
- * UINT32_MAX at most.  Interrupts are not instructions.
+ * UINT32_MAX at most.  Interrupts are not instructions.  Nor are iterations of
+ * a string instruction, of which half of PMU_MEMORY_MAX accesses are one here.
  *
  * So if no more than that are run between two calls of pmu_sync(), an overflow
  * that interrupts is found by pmu_sync() behind the instruction that caused it.

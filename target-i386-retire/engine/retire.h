@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 #include "cache.h"
 #include "predictor.h"
 
@@ -36,6 +37,41 @@ typedef enum RetireClass {
     RETIRE_MISP_RET,
     RETIRE_NR_CLASSES
 } RetireClass;
+
+/*
+ * What becomes of memory accesses.  A read-modify-write is a load and a store,
+ * and each iteration of a REP counts; a load that misses more than one line
+ * counts where the first of them was.
+ */
+typedef enum RetireMemory {
+    RETIRE_LOADS,
+    RETIRE_STORES,
+    RETIRE_LOCKED,          /* loads with LOCK, said or implied */
+    RETIRE_SPLIT_LOADS,     /* they straddle two lines */
+    RETIRE_SPLIT_STORES,
+    RETIRE_LOAD_L2,         /* loads that L1D does not have, by source */
+    RETIRE_LOAD_L3,
+    RETIRE_LOAD_REMOTE,
+    RETIRE_LOAD_DRAM,
+    RETIRE_LOAD_OTHER,
+    RETIRE_FILL_L2,         /* lines that L1D gets for loads and stores */
+    RETIRE_FILL_FAR,        /* the same from behind L2 */
+    RETIRE_NR_MEMORY
+} RetireMemory;
+
+/*
+ * The first three are in one word, RetireState.memory.  A block adds all that
+ * its instructions do when it starts, and whoever leaves it early gives back
+ * what has not retired.  No fuse lasts for more than 32000 instructions of up
+ * to 128 accesses each (ENTER has the most).
+ */
+#define RETIRE_MEMORY_LOAD      1ull
+#define RETIRE_MEMORY_STORE     (1ull << 24)
+#define RETIRE_MEMORY_LOCKED    (1ull << 48)
+#define RETIRE_MEMORY_NEVER     UINT64_MAX      /* no word is that */
+
+/* An access straddles two lines, which both may be new, 32 times in a REP. */
+#define RETIRE_REP_MAX          31      /* one less than iterations */
 
 /* What clocks and caches there are; the same for all processors. */
 typedef struct RetireConfig {
@@ -149,6 +185,20 @@ typedef struct RetireState {
      * RETIRE_BRANCH_ONE; the fuse sees to it that they are not too many.
      */
     uint64_t branches[RETIRE_NR_ROWS][RETIRE_FAR + 1];
+    /* Memory accesses: those that blocks count, */
+    uint64_t memory[RETIRE_NR_ROWS];
+    uint64_t memory_before; /* that of a REP's row, before its iteration */
+    uint64_t memory_restored;   /* as restored */
+    /* and what helpers do, who also look into the caches; */
+    uint64_t noted[RETIRE_NR_ROWS][RETIRE_NR_MEMORY];
+    /* of which so many belong to the instruction that is being executed. */
+    struct {
+        bool valid;
+        uint8_t row;
+        uint16_t offset;    /* its effective address in the page */
+        uint32_t used;      /* the fuse, to tell it from another execution */
+        uint16_t n[RETIRE_NR_MEMORY];
+    } open;
 } RetireState;
 
 /* What the consumer wants of a block that has tripped the fuse. */
@@ -291,6 +341,69 @@ static inline void retire_unretire(RetireState *r, uint32_t insns,
         retire_give_back(r, insns, branch);
     }
     r->restored = r->fuse;
+}
+
+/* An access of the instruction at page offset @offset counts as @what. */
+static inline void retire_note(RetireState *r, RetireRow row, uint32_t offset,
+                               RetireMemory what)
+{
+    uint32_t used = r->armed - r->fuse;
+
+    if (!r->open.valid || r->open.offset != offset || r->open.used != used) {
+        memset(&r->open, 0, sizeof(r->open));
+        r->open.valid = true;
+        r->open.row = (uint8_t)row;
+        r->open.offset = (uint16_t)offset;
+        r->open.used = used;
+    }
+    r->open.n[what]++;
+    r->noted[row][what]++;
+}
+
+/*
+ * The instruction at effective address @ip does not retire: what it has noted
+ * never was.  To be called before retire_unretire(), and harmless if called
+ * again.
+ */
+static inline void retire_unnote(RetireState *r, uint64_t ip)
+{
+    if (r->open.valid && r->open.offset == (ip & 0xfff) &&
+        r->open.used == (uint32_t)(r->armed - r->fuse)) {
+        for (int i = 0; i < RETIRE_NR_MEMORY; i++) {
+            r->noted[r->open.row][i] -= r->open.n[i];
+        }
+    }
+    r->open.valid = false;
+}
+
+/*
+ * The same for what a block has counted when it started: @n of its words, or,
+ * with @repeats, what the current iteration of a REP has.
+ */
+static inline void retire_unretire_memory(RetireState *r, RetireRow row,
+                                          uint64_t n, bool repeats)
+{
+    if (repeats) {
+        r->memory[row] = r->memory_before;
+    } else if (r->memory[row] != r->memory_restored) {
+        r->memory[row] -= n;
+    }
+    r->memory_restored = r->memory[row];
+}
+
+/* What is to be reported of @row; from then on it has been. */
+static inline void retire_take_memory(RetireState *r, RetireRow row,
+                                      uint64_t n[RETIRE_NR_MEMORY])
+{
+    memcpy(n, r->noted[row], sizeof(r->noted[row]));
+    n[RETIRE_LOADS] += r->memory[row] % RETIRE_MEMORY_STORE;
+    n[RETIRE_STORES] += r->memory[row] % RETIRE_MEMORY_LOCKED /
+                        RETIRE_MEMORY_STORE;
+    n[RETIRE_LOCKED] += r->memory[row] / RETIRE_MEMORY_LOCKED;
+    memset(r->noted[row], 0, sizeof(r->noted[row]));
+    r->memory[row] = 0;
+    r->memory_restored = RETIRE_MEMORY_NEVER;
+    r->open.valid = false;
 }
 
 /* Have the next block trip the fuse, if it has one. */

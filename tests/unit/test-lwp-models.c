@@ -10,6 +10,7 @@
 #include <glib.h>
 #include "retire/engine/cache.h"
 #include "retire/engine/predictor.h"
+#include "retire/engine/retire.h"
 
 #define CPUS        4
 #define NOWHERE     UINT64_MAX
@@ -1256,6 +1257,74 @@ static void test_counting_loops(void)
     }
 }
 
+/*
+ * The account of memory accesses: what a block takes when it starts, and what
+ * helpers note, until the instruction is one that does not retire.
+ */
+static void test_memory_account(void)
+{
+    const uint64_t block = 5 * RETIRE_MEMORY_LOAD + 3 * RETIRE_MEMORY_STORE +
+                           RETIRE_MEMORY_LOCKED;
+    const uint64_t rest = 2 * RETIRE_MEMORY_LOAD + 3 * RETIRE_MEMORY_STORE;
+    uint64_t n[RETIRE_NR_MEMORY];
+    RetireState r = { 0 };
+
+    retire_arm(&r, 1000);
+    for (int i = 0; i < 3; i++) {
+        r.fuse -= RETIRE_FUSE(4, 0);
+        r.memory[RETIRE_USR] += block;
+    }
+    /* An instruction notes something, then another one does and is left. */
+    retire_note(&r, RETIRE_USR, 0x123, RETIRE_LOAD_L2);
+    retire_note(&r, RETIRE_USR, 0x123, RETIRE_FILL_L2);
+    retire_note(&r, RETIRE_USR, 0x128, RETIRE_LOAD_DRAM);
+    retire_note(&r, RETIRE_USR, 0x128, RETIRE_LOAD_DRAM);
+    for (int twice = 0; twice < 2; twice++) {
+        retire_unnote(&r, 0x7128);
+        retire_unretire_memory(&r, RETIRE_USR, rest, false);
+    }
+    retire_take_memory(&r, RETIRE_OS, n);
+    for (int i = 0; i < RETIRE_NR_MEMORY; i++) {
+        g_assert_cmpint(n[i], ==, 0);
+    }
+    retire_take_memory(&r, RETIRE_USR, n);
+    g_assert_cmpint(n[RETIRE_LOADS], ==, 13);
+    g_assert_cmpint(n[RETIRE_STORES], ==, 6);
+    g_assert_cmpint(n[RETIRE_LOCKED], ==, 3);
+    g_assert_cmpint(n[RETIRE_LOAD_L2], ==, 1);
+    g_assert_cmpint(n[RETIRE_FILL_L2], ==, 1);
+    g_assert_cmpint(n[RETIRE_LOAD_DRAM], ==, 0);
+
+    /* The same words again after a report: they are another block's. */
+    r.memory[RETIRE_USR] += block;
+    retire_unretire_memory(&r, RETIRE_USR, rest, false);
+    retire_take_memory(&r, RETIRE_USR, n);
+    g_assert_cmpint(n[RETIRE_LOADS], ==, 3);
+    r.memory[RETIRE_USR] += block;
+    retire_unretire_memory(&r, RETIRE_USR, rest, false);
+    retire_take_memory(&r, RETIRE_USR, n);
+    g_assert_cmpint(n[RETIRE_LOADS], ==, 3);
+    g_assert_cmpint(n[RETIRE_STORES], ==, 0);
+
+    /* Another instruction, another execution: neither takes it back. */
+    retire_note(&r, RETIRE_OS, 0x20, RETIRE_SPLIT_LOADS);
+    retire_unnote(&r, 0x21);
+    retire_note(&r, RETIRE_OS, 0x20, RETIRE_SPLIT_LOADS);
+    r.fuse -= RETIRE_FUSE(1, 0);
+    retire_unnote(&r, 0x20);
+    retire_take_memory(&r, RETIRE_OS, n);
+    g_assert_cmpint(n[RETIRE_SPLIT_LOADS], ==, 2);
+
+    /* A REP's iteration goes back to where it began. */
+    r.memory[RETIRE_OS] = block;
+    r.memory_before = block;
+    r.memory[RETIRE_OS] += RETIRE_MEMORY_LOAD;
+    retire_unretire_memory(&r, RETIRE_OS, rest, true);
+    retire_unretire_memory(&r, RETIRE_OS, rest, true);
+    retire_take_memory(&r, RETIRE_OS, n);
+    g_assert_cmpint(n[RETIRE_LOADS], ==, 5);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -1267,6 +1336,7 @@ int main(int argc, char **argv)
     g_test_add_func("/cache/second", test_second);
     g_test_add_func("/cache/model", test_model);
     g_test_add_func("/cache/threads", test_threads);
+    g_test_add_func("/memory/account", test_memory_account);
     g_test_add_func("/predictor/cold", test_predict_cold);
     g_test_add_func("/predictor/conditional", test_predict_cond);
     g_test_add_func("/predictor/layout", test_predict_layout);

@@ -176,27 +176,27 @@ static void test_flavours(void)
         { INTEL, 6, 0x01, "P6", 0, 0, 0, 0, 0, 2, 0 },
         { INTEL, 6, 0x05, "P6", 0, 0, 0, 0, 0, 2, 0 },
         { INTEL, 6, 0x0d, "P6", 0, 0, 0, 0, 0, 2, 0 },
-        { INTEL, 6, 0x0e, "Core Duo", 0x07280201, 0x18, 0, 0, 0, 2, 0 },
-        { INTEL, 6, 0x0f, "Core 2", 0x07280202, 0x18, 0, 0x503, 0, 2, 3 },
-        { INTEL, 6, 0x17, "Core 2", 0x07280202, 0x18, 0, 0x503, 0, 2, 3 },
-        { INTEL, 6, 0x1a, "Nehalem", 0x07300403, 0x18, 0, 0x603, 0x1000, 4, 3 },
-        { INTEL, 6, 0x2c, "Nehalem", 0x07300403, 0x18, 0, 0x603, 0x1000, 4, 3 },
+        { INTEL, 6, 0x0e, "Core Duo", 0x07280201, 0, 0, 0, 0, 2, 0 },
+        { INTEL, 6, 0x0f, "Core 2", 0x07280202, 0, 0, 0x503, 0, 2, 3 },
+        { INTEL, 6, 0x17, "Core 2", 0x07280202, 0, 0, 0x503, 0, 2, 3 },
+        { INTEL, 6, 0x1a, "Nehalem", 0x07300403, 0, 0, 0x603, 0x1000, 4, 3 },
+        { INTEL, 6, 0x2c, "Nehalem", 0x07300403, 0, 0, 0x603, 0x1000, 4, 3 },
         { INTEL, 6, 0x2a, "Sandy Bridge",
-          0x07300403, 0x18, 0, 0x603, 0x3000, 4, 3 },
+          0x07300403, 0, 0, 0x603, 0x3000, 4, 3 },
         { INTEL, 6, 0x3a, "Sandy Bridge",
-          0x07300403, 0x18, 0, 0x603, 0x3000, 4, 3 },
-        { INTEL, 6, 0x3c, "Haswell", 0x07300403, 0x18, 0, 0x603, 0x3000, 4, 3 },
-        { INTEL, 6, 0x3d, "Haswell", 0x07300403, 0x18, 0, 0x603, 0x3000, 4, 3 },
-        { INTEL, 6, 0x5e, "Skylake", 0x07300404, 0x18, 0, 0x603, 0x3000, 4, 3 },
-        { INTEL, 6, 0x55, "Skylake", 0x07300404, 0x18, 0, 0x603, 0x3000, 4, 3 },
+          0x07300403, 0, 0, 0x603, 0x3000, 4, 3 },
+        { INTEL, 6, 0x3c, "Haswell", 0x07300403, 0, 0, 0x603, 0x3000, 4, 3 },
+        { INTEL, 6, 0x3d, "Haswell", 0x07300403, 0, 0, 0x603, 0x3000, 4, 3 },
+        { INTEL, 6, 0x5e, "Skylake", 0x07300404, 0, 0, 0x603, 0x3000, 4, 3 },
+        { INTEL, 6, 0x55, "Skylake", 0x07300404, 0, 0, 0x603, 0x3000, 4, 3 },
         { INTEL, 6, 0x6a, "Ice Lake",
-          0x08300805, 0x98, 7, 0x8603, 0x3000, 8, 3 },
+          0x08300805, 0x80, 7, 0x8603, 0x3000, 8, 3 },
         { INTEL, 6, 0x8f, "Ice Lake",
-          0x08300805, 0x98, 7, 0x8603, 0x3000, 8, 3 },
+          0x08300805, 0x80, 7, 0x8603, 0x3000, 8, 3 },
         { INTEL, 6, 0x5c, "architectural",
-          0x08300405, 0x98, 7, 0x8603, 0x3000, 4, 3 },
+          0x08300405, 0x80, 7, 0x8603, 0x3000, 4, 3 },
         { INTEL, 15, 6, "architectural",
-          0x08300405, 0x98, 7, 0x8603, 0x3000, 4, 3 },
+          0x08300405, 0x80, 7, 0x8603, 0x3000, 4, 3 },
         { AMD, 6, 1, "K7", 0, 0, 0, 0, 0, 4, 0 },
         { AMD, 0xf, 0x6b, "K7", 0, 0, 0, 0, 0, 4, 0 },
         { AMD, 0x10, 2, "K7", 0, 0, 0, 0, 0, 4, 0 },
@@ -794,6 +794,13 @@ static void test_p6(void)
 #define Q_M_COND    (Q(MISP_COND_TAKEN) | Q(MISP_COND_NOT_TAKEN))
 #define Q_M_ALL     (Q_M_TAKEN | Q(MISP_COND_NOT_TAKEN))
 #define Q_M_IND     (Q(MISP_JMP_IND) | Q(MISP_CALL_IND))
+#define Q_L3        (Q(LOAD_L3) | Q(LOAD_REMOTE))
+#define Q_NOT_L2    (Q_L3 | Q(LOAD_DRAM))
+#define Q_NOT_L1    (Q(LOAD_L2) | Q_NOT_L2)
+#define Q_LOADS     (Q(LOAD_L1) | Q_NOT_L1 | Q(LOAD_OTHER))
+#define Q_FILLS     (Q(FILL_L2) | Q(FILL_FAR))
+#define Q_MEMORY    (Q_LOADS | Q(STORES) | Q(LOCKED) | Q(SPLIT_LOADS) | \
+                     Q(SPLIT_STORES) | Q_FILLS)
 
 enum {
     P6, CORE_DUO, CORE2, NEHALEM, IVY_BRIDGE, HASWELL, SKYLAKE, ICE_LAKE,
@@ -826,6 +833,7 @@ static const struct {
     uint16_t code;          /* unit mask and event: bits 15:0 of PERFEVTSEL */
     uint16_t cpus;
     uint32_t quantities;
+    bool masked;            /* the unit mask matters on AMD's, too */
 } events[] = {
     { 0x0079, CPUS(P6, P6), Q(CYCLES) },
     { 0x003c, CPUS(CORE_DUO, GENERIC), Q(CYCLES) },
@@ -874,6 +882,58 @@ static const struct {
     { 0x002c, CPUS(FAM17H, PERFMON_V2), Q(INTERRUPTS) },
     { 0x00d1, CPUS(FAM17H, PERFMON_V2), Q_COND },
     { 0x00d2, CPUS(FAM17H, PERFMON_V2), Q_M_COND },
+    { 0x4f2e, CPUS(CORE_DUO, GENERIC), Q_NOT_L2 },
+    { 0x412e, CPUS(CORE_DUO, GENERIC), Q(LOAD_DRAM) },
+    { 0x4f29, CPUS(CORE2, CORE2), Q_NOT_L1 },
+    { 0x4129, CPUS(CORE2, CORE2), Q_NOT_L2 },
+    { 0x0f40, CPUS(CORE2, CORE2), Q_LOADS },
+    { 0x0140, CPUS(CORE2, CORE2), Q_NOT_L1 },
+    { 0x0f41, CPUS(CORE2, CORE2), Q(STORES) },
+    { 0x0f45, CPUS(CORE2, CORE2), Q_FILLS },
+    { 0x01cb, CPUS(CORE2, CORE2), Q_NOT_L1 },
+    { 0x04cb, CPUS(CORE2, CORE2), Q_NOT_L2 },
+    { 0x010b, CPUS(NEHALEM, NEHALEM), Q_LOADS },
+    { 0x020b, CPUS(NEHALEM, NEHALEM), Q(STORES) },
+    { 0x01cb, CPUS(NEHALEM, NEHALEM), Q(LOAD_L1) },
+    { 0x02cb, CPUS(NEHALEM, NEHALEM), Q(LOAD_L2) },
+    { 0x04cb, CPUS(NEHALEM, NEHALEM), Q(LOAD_L3) },
+    { 0x08cb, CPUS(NEHALEM, NEHALEM), Q(LOAD_REMOTE) },
+    { 0x10cb, CPUS(NEHALEM, NEHALEM), Q(LOAD_DRAM) },
+    { 0x0151, CPUS(NEHALEM, ICE_LAKE), Q_FILLS },
+    { 0x21d0, CPUS(IVY_BRIDGE, ICE_LAKE), Q(LOCKED) },
+    { 0x41d0, CPUS(IVY_BRIDGE, ICE_LAKE), Q(SPLIT_LOADS) },
+    { 0x42d0, CPUS(IVY_BRIDGE, ICE_LAKE), Q(SPLIT_STORES) },
+    { 0x81d0, CPUS(IVY_BRIDGE, ICE_LAKE), Q_LOADS },
+    { 0x82d0, CPUS(IVY_BRIDGE, ICE_LAKE), Q(STORES) },
+    { 0x83d0, CPUS(SKYLAKE, ICE_LAKE), Q_LOADS | Q(STORES) },
+    { 0xf1d0, CPUS(IVY_BRIDGE, IVY_BRIDGE), Q_LOADS },
+    { 0xf2d0, CPUS(IVY_BRIDGE, IVY_BRIDGE), Q(STORES) },
+    { 0x01d1, CPUS(IVY_BRIDGE, ICE_LAKE), Q(LOAD_L1) },
+    { 0x02d1, CPUS(IVY_BRIDGE, ICE_LAKE), Q(LOAD_L2) },
+    { 0x04d1, CPUS(IVY_BRIDGE, ICE_LAKE), Q_L3 },
+    { 0x08d1, CPUS(IVY_BRIDGE, ICE_LAKE), Q_NOT_L1 },
+    { 0x10d1, CPUS(IVY_BRIDGE, ICE_LAKE), Q_NOT_L2 },
+    { 0x20d1, CPUS(IVY_BRIDGE, ICE_LAKE), Q(LOAD_DRAM) },
+    { 0x04d2, CPUS(IVY_BRIDGE, ICE_LAKE), Q(LOAD_REMOTE) },
+    { 0x01d3, CPUS(HASWELL, ICE_LAKE), Q(LOAD_DRAM) },
+    { 0x0040, CPUS(K7, PERFMON_V2), Q_LOADS | Q(STORES) },
+    { 0x0041, CPUS(K7, FAM15H), Q_FILLS },
+    { 0x0042, CPUS(K7, FAM15H), Q(FILL_L2) },
+    { 0x0043, CPUS(K7, FAM15H), Q(FILL_FAR) },
+    { 0x027d, CPUS(K7, FAM15H), Q_FILLS, true },
+    { 0x037d, CPUS(K7, FAM15H), Q_FILLS, true },
+    { 0x077d, CPUS(K7, FAM15H), Q_FILLS, true },
+    { 0x027e, CPUS(K7, FAM15H), Q(FILL_FAR), true },
+    { 0x037e, CPUS(K7, FAM15H), Q(FILL_FAR), true },
+    { 0x077e, CPUS(K7, FAM15H), Q(FILL_FAR), true },
+    { 0x0124, CPUS(K7, FAM15H), Q(LOCKED), true },
+    { 0x0129, CPUS(FAM15H, PERFMON_V2), Q_LOADS, true },
+    { 0x0229, CPUS(FAM15H, PERFMON_V2), Q(STORES), true },
+    { 0x0141, CPUS(FAM17H, PERFMON_V2), Q_NOT_L1, true },
+    { 0xc860, CPUS(FAM17H, PERFMON_V2), Q_FILLS, true },
+    { 0xff60, CPUS(FAM17H, PERFMON_V2), Q_FILLS, true },
+    { 0x0864, CPUS(FAM17H, PERFMON_V2), Q(FILL_FAR), true },
+    { 0x0964, CPUS(FAM17H, PERFMON_V2), Q(FILL_FAR), true },
 };
 
 static void be_cpu(unsigned i)
@@ -903,7 +963,8 @@ static uint32_t expected_event(unsigned cpu, uint64_t sel)
 
     for (unsigned i = 0; i < G_N_ELEMENTS(events); i++) {
         if ((events[i].cpus >> cpu & 1) &&
-            events[i].code == (sel & (amd ? 0xff : 0xffff))) {
+            events[i].code ==
+            (sel & (amd && !events[i].masked ? 0xff : 0xffff))) {
             return events[i].quantities;
         }
     }
@@ -932,19 +993,24 @@ static void test_events(void)
                                 (sel & 0xff) | (sel & 0xff00) << 8);
             }
             for (unsigned q = 0; q < PMU_NR_COUNTED; q++) {
-                uint64_t n = q == PMU_INSNS ? 1 << 20 : 1 << q;
+                uint64_t n = q == PMU_INSNS ? 1ull << 32 : 1 << q;
 
                 pmu_count(&pmu, PMU_USR, q, n);
                 pmu_count(&pmu, PMU_OS, q, 7);
                 expected += quantities >> q & 1 ? n : 0;
             }
-            expected += quantities & Q(CYCLES) ? 3 << 20 : 0;
-            expected += quantities & Q(REF_CYCLES) ? (3 << 20) / 2 : 0;
+            expected += quantities & Q(CYCLES) ? 3ull << 32 : 0;
+            expected += quantities & Q(REF_CYCLES) ? (3ull << 32) / 2 : 0;
             g_assert_cmpint(rd(pmc_msr(0)), ==, expected);
             g_assert_cmphex(pmu_wanted(&pmu, PMU_OS), ==, 0);
             g_assert_cmphex(pmu_wanted(&pmu, PMU_USR), ==,
                             quantities ? (quantities & ONES(PMU_NR_COUNTED)) |
                                          Q(INSNS) : 0);
+            g_assert_cmpint(pmu_wants_caches(&pmu, PMU_USR), ==,
+                            (quantities & Q_MEMORY &
+                             ~(Q_LOADS | Q(STORES) | Q(LOCKED))) ||
+                            ((quantities & Q_LOADS) &&
+                             (quantities & Q_LOADS) != Q_LOADS));
         }
     }
 }
@@ -954,16 +1020,16 @@ static void test_unknown(void)
     uint32_t event;
 
     be_intel(0x5e);
-    wr(PERFEVTSEL(0), USR | 0x012e);
+    wr(PERFEVTSEL(0), USR | 0x0185);
     g_assert_false(pmu_take_unknown(&pmu, &event));     /* not enabled */
-    wr(PERFEVTSEL(0), USR | EN | 0x412e);
+    wr(PERFEVTSEL(0), USR | EN | 0x4185);
     g_assert_true(pmu_take_unknown(&pmu, &event));
-    g_assert_cmphex(event, ==, 0x41002e);
+    g_assert_cmphex(event, ==, 0x410085);
     g_assert_false(pmu_take_unknown(&pmu, &event));
-    wr(PERFEVTSEL(1), USR | EN | 0x4f2e);               /* once */
+    wr(PERFEVTSEL(1), USR | EN | 0x4f85);               /* once */
     g_assert_false(pmu_take_unknown(&pmu, &event));
     pmu_reset(&pmu, &config);
-    wr(PERFEVTSEL(1), USR | EN | 0x412e);
+    wr(PERFEVTSEL(1), USR | EN | 0x4185);
     g_assert_false(pmu_take_unknown(&pmu, &event));
     /* "cycles:p": as many micro-operations are never retired in a clock. */
     wr(PERFEVTSEL(1), USR | EN | INV | CMASK(16) | 0x01c2);
@@ -1011,8 +1077,13 @@ static void test_setting(void)
     check_setting(PMU_FIXED(2), "1111 reference cycles");
     wr(STATUS_SET, CTR_FRZ);
     check_setting(PMU_FIXED(2), "1110 reference cycles");
-    wr(PERFEVTSEL(0), USR | EN | 0x412e);
+    wr(PERFEVTSEL(0), USR | EN | 0x4185);
     check_setting(0, "0100 ?");
+    wr(PERFEVTSEL(0), USR | EN | 0x0151);
+    check_setting(0, "0100 lines into L1D");
+    wr(0x1a6, 0x10001);
+    wr(PERFEVTSEL(0), USR | EN | 0x01b7);
+    check_setting(0, "0100 loads that miss L2");
     g_assert_false(pmu_setting(&pmu, &config, 4, &c));
 
     be_version(1);
@@ -1545,8 +1616,8 @@ static uint32_t random_insn(void)
         Q(RET) | Q(MISP_RET),
     };
 
-    return Q(INSNS) | (rnd() % 4 ? 0 :
-        branches[rnd() % G_N_ELEMENTS(branches)]);
+    return Q(INSNS) | (rnd() & rnd() & rnd() & Q_MEMORY) |
+           (rnd() % 4 ? 0 : branches[rnd() % G_N_ELEMENTS(branches)]);
 }
 
 /* A value from which it is not far to an overflow */
@@ -1585,6 +1656,10 @@ static void random_gp(unsigned cpu, unsigned n)
     m->sel = sel;
     m->rows = (sel & EN && sel & OS ? 1 << PMU_OS : 0) |
               (sel & EN && sel & USR ? 1 << PMU_USR : 0);
+    if ((m->quantities & Q_MEMORY) && ((sel & EDGE) || sel >> 24) &&
+        !((sel & INV) && sel >> 24 > 1)) {
+        m->rows = 0;
+    }
     m->pmi = sel & INT;
     m->high = true;
     wr(evtsel_msr(n), sel);
@@ -1679,11 +1754,11 @@ static bool run_insns(PmuRow row, uint32_t n, uint32_t distance)
         safe = n && distance;
         n -= safe;
         distance -= safe;
-        if (by_branches && insn != Q(INSNS)) {
+        if (by_branches && (insn & ~(Q(INSNS) | Q_MEMORY))) {
             safe &= branches || !(insn & due);
             branches -= branches > 0;
             /* The next one may be the one, of any kind. */
-            due |= branches ? 0 : ~Q(INSNS);
+            due |= branches ? 0 : ~(Q(INSNS) | Q_MEMORY);
         }
         pmi = model_insn(row, insn);
         for (uint32_t q = insn; q; q &= q - 1) {
@@ -1761,7 +1836,7 @@ static void test_random(void)
 {
     unsigned pmis = 0, exact = 0;
 
-    for (int round = 0; round < 3000; round++) {
+    for (int round = 0; round < 4000; round++) {
         unsigned cpu = rnd() % NR_CPUS;
 
         /* The models' counters have the width of most. */
@@ -1793,6 +1868,109 @@ static void test_random(void)
     /* The program is one that tests something. */
     g_assert_cmpint(pmis, >, 10000);
     g_assert_cmpint(exact, >, 1000);
+}
+
+/* SDM 18.9.5: what is counted of offcore responses follows from the masks. */
+static void test_offcore(void)
+{
+    static const struct {
+        unsigned model;
+        uint64_t mask;
+        uint32_t quantities;
+    } tests[] = {
+        { 0x1a, 0x0101, Q(LOAD_L3) },
+        { 0x1a, 0x0701, Q_L3 },
+        { 0x1a, 0x6001, Q(LOAD_DRAM) },
+        { 0x1a, 0x6002, 0 },                /* stores */
+        { 0x2a, 0x3fffc20001ull, Q(LOAD_DRAM) },
+        { 0x2a, 0x10001, Q_NOT_L2 },
+        { 0x5e, 0x10001, Q_NOT_L2 },
+        { 0x5e, 0x10002, 0 },
+        { 0x5e, 0x3f803c0001ull, Q_L3 },
+        { 0x5e, 0x3fbc000001ull, Q(LOAD_DRAM) },
+        { 0x6a, 0x3fffc00001ull, Q(LOAD_DRAM) },
+        { 0x6a, 0, 0 },
+    };
+
+    for (unsigned i = 0; i < G_N_ELEMENTS(tests); i++) {
+        for (unsigned n = 0; n < 2; n++) {
+            uint32_t expected = 0, event;
+
+            be_intel(tests[i].model);
+            wr(0x1a6 + n, tests[i].mask);
+            g_assert_cmphex(rd(0x1a6 + n), ==, tests[i].mask);
+            g_assert_cmphex(rd(0x1a7 - n), ==, 0);
+            wr(PERFEVTSEL(2), RUN | (n ? 0x01bb : 0x01b7));
+            g_assert_cmpint(pmu_take_unknown(&pmu, &event), ==,
+                            !tests[i].quantities);
+            for (unsigned q = 0; q < PMU_NR_COUNTED; q++) {
+                pmu_count(&pmu, PMU_OS, q, 1 << q);
+                expected += tests[i].quantities >> q & 1 ? 1 << q : 0;
+            }
+            g_assert_cmpint(rd(PMC(2)), ==, expected);
+            /* A mask that changes concerns counters that run. */
+            wr(0x1a6 + n, tests[i].model == 0x1a ? 0x2001 : 0x10001);
+            pmu_count(&pmu, PMU_OS, PMU_LOAD_DRAM, 1);
+            g_assert_cmpint(rd(PMC(2)), ==, expected + 1);
+        }
+    }
+    pmu_reset(&pmu, &config);
+    g_assert_cmphex(rd(0x1a7), ==, 0);
+    be_intel(0x0f);
+    other(0x1a6);
+    pmu.offcore[1] = 1;
+    g_assert_false(pmu_load_state(&pmu, &config));
+    be_k7();
+    other(0x1a7);
+}
+
+/*
+ * Instructions with up to PMU_MEMORY_MAX accesses, and iterations of others:
+ * the PMI comes behind the one that overflows, however far away that was.
+ */
+static void test_memory(void)
+{
+    static const uint32_t periods[] = { 1, 2, 100, 128, 129, 5000, 1000003 };
+
+    for (unsigned i = 0; i < G_N_ELEMENTS(periods); i++) {
+        uint64_t loads = 0, steps = 0;
+        bool pmi = false;
+
+        be_intel(0x5e);
+        wr(PERFEVTSEL(0), RUN | INT | 0x81d0);
+        wr(PMC(0), -periods[i]);
+        wr(PERFEVTSEL(1), RUN | 0x82d0);
+        while (!pmi) {
+            uint32_t branches, due;
+            uint32_t n = pmu_distances(&pmu, &config, PMU_USR, &branches, &due);
+
+            g_assert_cmpint(loads, <, periods[i]);
+            for (; n > 0; n--) {
+                uint32_t accesses = rnd() % 4 ? rnd() % 3 :
+                                    rnd() % (PMU_MEMORY_MAX + 1);
+
+                loads += accesses;
+                pmu_count(&pmu, PMU_USR, PMU_LOAD_L2, accesses / 2);
+                pmu_count(&pmu, PMU_USR, PMU_LOAD_L1,
+                          accesses - accesses / 2);
+                pmu_count(&pmu, PMU_USR, PMU_STORES, accesses);
+                pmu_count(&pmu, PMU_USR, PMU_INSNS, 1);
+            }
+            g_assert_false(pmu_sync(&pmu, &config));
+            g_assert_cmpint(loads, <, periods[i]);
+            /* One that may be it; an iteration does not retire. */
+            loads++;
+            pmu_count(&pmu, PMU_USR, PMU_LOAD_DRAM, 1);
+            pmu_count(&pmu, PMU_USR, PMU_STORES, 1);
+            pmu_count(&pmu, PMU_USR, PMU_INSNS, rnd() % 2);
+            pmi = pmu_sync(&pmu, &config);
+            steps++;
+        }
+        g_assert_cmpint(loads, ==, periods[i]);
+        g_assert_cmpint(rd(PMC(0)), ==, 0);
+        g_assert_cmpint(rd(PMC(1)), ==, loads);
+        g_assert_cmpint(steps, <, 2 * PMU_MEMORY_MAX + 1000);
+    }
 }
 
 /*
@@ -1873,6 +2051,8 @@ int main(int argc, char *argv[])
     g_test_add_func("/pmu/running", test_running);
     g_test_add_func("/pmu/load", test_load);
     g_test_add_func("/pmu/random", test_random);
+    g_test_add_func("/pmu/offcore", test_offcore);
+    g_test_add_func("/pmu/memory", test_memory);
     g_test_add_func("/pmu/distance", test_distance);
     return g_test_run();
 }
