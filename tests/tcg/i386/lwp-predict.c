@@ -329,6 +329,7 @@ static void test_indirect(void)
             cb.flags = 1u << IRE;
             cb.event[IRE - 1].interval = cb.event[IRE - 1].counter = 1000000;
             cb.filters = FILTER_IPF;
+            cb.base_ip = PAGE;
             cb.limit_ip = UINT64_MAX;
         }
         profile("mov $8, %%ecx\n" LEA("lwp_t0", R "si") "xor %%edi, %%edi\n"
