@@ -175,8 +175,8 @@ void retire_cpu_set_mode(CPUX86State *env, RetireMode mode, bool loads)
          * The kernel may have changed the mapping; if it is seen, this is
          * called behind what does that, see retire_gen_insn().
          */
-        if (!(env->retire_flags & (RETIRE_TB_LOADS | RETIRE_TB_CACHES)) ||
-            (env->retire_flags & RETIRE_TB_CACHES)) {
+        if ((env->retire_flags & (RETIRE_TB_LOADS | RETIRE_TB_CACHES)) !=
+            RETIRE_TB_LOADS) {
             retire_filter_clear(&env->retire_filter);
         }
     }

@@ -691,7 +691,6 @@ static void select_event(PmuState *s, const PmuConfig *config, unsigned n)
     bool inv = cmask && (sel & SEL_INV);
     uint32_t found = find_event(s, config, n), add, sub = 0;
     uint32_t always = B(CYCLES) | (config->insn_clocks == 1 ? B(INSNS) : 0);
-
     bool unsaid = false;
 
     if ((found & PMU_MEMORY) && (cmask || (sel & SEL_EDGE)) &&
