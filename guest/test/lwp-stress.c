@@ -107,8 +107,8 @@ int main(int argc, char **argv)
           " branches%s%s", MARKS, expected.ire, expected.bre,
           alone.wrong ? ": " : "", alone.wrong ? alone.wrong : "");
     check(expected.bre == MARKS * (SPIN + 1) &&
-          expected.ire >= MARKS * (2 * SPIN + 13) + 3 &&
-          expected.ire <= MARKS * (2 * SPIN + 13) + 5,    /* LLWPCB, twice */
+          expected.ire >= MARKS * (2 * SPIN + 5) + 1 &&
+          expected.ire <= MARKS * (2 * SPIN + 5) + 3,    /* LLWPCB, twice */
           "alone: the counts are those of the code");
 
     for (unsigned i = 0; i < WORKERS; i++) {

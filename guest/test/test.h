@@ -20,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/rseq.h>
 #include <unistd.h>
 #include <x86intrin.h>
 #include "../tools/lwp.h"
@@ -169,39 +170,38 @@ typedef struct Counts {
 
 /*
  * LWPINS for Data2 = @from to @to - 1, with a loop of @spin in between.  Data1
- * has the CPU (TSC_AUX as Linux sets it) before it in the lower half, and the
- * one after the record before in the upper half.  It counts 2 @spin + 13
- * instructions and @spin + 1 branches for each, and those around.
+ * is the CPU: the kernel writes it to the thread's area of restartable
+ * sequences before the thread goes on elsewhere, and LWPINS reads it while it
+ * stores the record, however often the thread is moved around that.  It counts
+ * 2 @spin + 5 instructions and @spin + 1 branches for each, and those around.
  */
 static __attribute__((noinline, unused))
 void workload(Profile *p, uint32_t from, uint32_t to, uint32_t spin)
 {
+    const struct rseq *area = (const struct rseq *)
+        ((const char *)__builtin_thread_pointer() + __rseq_offset);
+
+    if (!__rseq_size) {
+        errno = ENOSYS;
+        die("restartable sequences");
+    }
     __asm__ volatile(
-        "llwpcb %[cb]\n\t"
-        "rdtscp\n\t"
-        "and $0xfff, %%ecx\n"
+        "llwpcb %[cb]\n"
         "1:\n\t"
-        "mov %%ecx, %%edx\n\t"
-        "shl $16, %%edx\n\t"
-        "mov %%edx, %%edi\n\t"
         "mov %[spin], %%ecx\n"
         "2:\n\t"
         "dec %%ecx\n\t"
         "jnz 2b\n\t"
-        "rdtscp\n\t"
-        "and $0xfff, %%ecx\n\t"
-        "or %%edi, %%ecx\n\t"
-        "lwpins $0xabcd, %%ecx, %%esi\n\t"
-        "rdtscp\n\t"
-        "and $0xfff, %%ecx\n\t"
+        "lwpins $0xabcd, %[cpu], %%esi\n\t"
         "inc %%esi\n\t"
         "cmp %[to], %%esi\n\t"
         "jb 1b\n\t"
         "xor %%eax, %%eax\n\t"
         "llwpcb %%eax"
         : "+S" (from)
-        : [cb] "b" (p->cb), [to] "m" (to), [spin] "m" (spin)
-        : "eax", "ecx", "edx", "edi", "cc", "memory");
+        : [cb] "b" (p->cb), [to] "m" (to), [spin] "m" (spin),
+          [cpu] "m" (area->cpu_id)
+        : "eax", "ecx", "cc", "memory");
 }
 
 static inline Counts counts(const Profile *p)
@@ -213,7 +213,7 @@ static inline Counts counts(const Profile *p)
 }
 
 /*
- * NULL if the ring has the records of workload(), each of a CPU on which the
+ * NULL if the ring has the records of workload(), each of the CPU on which the
  * thread was, and nothing else; @moves: how often the CPU has changed.
  */
 static __attribute__((unused))
@@ -227,8 +227,6 @@ const char *records_wrong(Profile *p, uint32_t from, uint32_t to,
         return "records were missed";
     }
     for (uint32_t i = from; i < to; i++) {
-        unsigned before, core, after;
-
         if (!profile_next(p, &r)) {
             return "records are lost";
         }
@@ -236,15 +234,11 @@ const char *records_wrong(Profile *p, uint32_t from, uint32_t to,
             r.reserved) {
             return "a record is foreign";
         }
-        core = r.core;
-        before = r.data1 & 0xff;
-        after = i + 1 < to ? p->ring[p->cb->tail / sizeof(r)].data1 >> 16 &
-                             0xff : core;
-        if (core != before && core != after) {
+        if (r.core != r.data1) {
             return "CoreId is of another CPU";
         }
-        *moves += last != -1u && core != last;
-        last = core;
+        *moves += last != -1u && r.core != last;
+        last = r.core;
     }
     return profile_next(p, &r) ? "there are more records" : NULL;
 }
