@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Memory events of each processor: the same code, of which every access and
+ * where it finds its line is known, and what each event makes of it.
+ *
+ * The caches are those that LWP has by default: L1D of 16 KiB in 4 ways, L2 of
+ * 2 MiB in 16.  A second processor has three of the lines.
+ */
+
+#include <cpuid.h>
+#include "pmu-kernel.h"
+#include "lwp-ap.h"
+
+#define AREA            0x300000
+#define MEMORY          0x2000000
+#define MEMORY_END      0x7800000
+#define REMOTE_AREA     0x2c0000        /* in an area */
+#define MSR_OFFCORE_RSP 0x1a6
+
+/* What the code does, by where loads find their lines */
+enum {
+    L1 = 10, L2 = 2, L3 = 1, REMOTE = 3, DRAM = 26,
+    LOADS = L1 + L2 + L3 + REMOTE + DRAM, STORES = 9, LOCKED = 2,
+    SPLIT_LOADS = 1, SPLIT_STORES = 1,
+    FROM_L3 = L3 + REMOTE, NOT_L2 = FROM_L3 + DRAM, NOT_L1 = L2 + NOT_L2
+};
+
+/* RSI and RDI are memory that no cache has seen, RBX what the other has. */
+CODE(code,
+     /* From the other, and from memory */
+     "mov (%rbx), %eax\n mov 64(%rbx), %eax\n mov 128(%rbx), %eax\n"
+     ".rept 5\n mov (%rsi), %eax\n add $64, %rsi\n .endr\n"
+     "sub $5 * 64, %rsi\n"
+     /* L1D */
+     ".rept 7\n mov 64(%rsi), %eax\n .endr\n"
+     ".rept 6\n mov %eax, 8(%rsi)\n .endr\n"
+     "lock incl (%rsi)\n lock incl 64(%rsi)\n"
+     "mov 60(%rsi), %rax\n mov %rax, 124(%rsi)\n"
+     /* Four more of a set of L1D, and the two that it has lost */
+     "mov 0x1100(%rsi), %eax\n mov 0x2100(%rsi), %eax\n"
+     "mov 0x3100(%rsi), %eax\n mov 0x4100(%rsi), %eax\n"
+     "mov 0x100(%rsi), %eax\n mov 0x1100(%rsi), %eax\n"
+     /* One more than a set of L2 has, and the one that it has lost */
+     "mov %rdi, %rdx\n"
+     ".rept 17\n mov (%rdx), %eax\n add $0x20000, %rdx\n .endr\n"
+     "mov (%rdi), %eax\n")
+
+typedef struct Event {
+    uint16_t code;              /* unit mask first */
+    uint8_t n;
+    uint32_t response;          /* of MSR_OFFCORE_RSP_0 */
+} Event;
+
+static const Event llc[] = {
+    { 0x4f2e, NOT_L2 }, { 0x412e, DRAM }, { }
+}, core2[] = {
+    { 0x0f40, LOADS }, { 0x0140, NOT_L1 }, { 0x0f41, STORES },
+    { 0x0f45, NOT_L1 }, { 0x01cb, NOT_L1 }, { 0x04cb, NOT_L2 },
+    { 0x4f29, NOT_L1 }, { 0x4129, NOT_L2 }, { }
+}, nehalem[] = {
+    { 0x010b, LOADS }, { 0x020b, STORES }, { 0x0151, NOT_L1 }, { 0x01cb, L1 },
+    { 0x02cb, L2 }, { 0x04cb, L3 }, { 0x08cb, REMOTE }, { 0x10cb, DRAM },
+    { 0x01b7, L3, 0x0101 }, { 0x01b7, REMOTE, 0x0601 },
+    { 0x01b7, DRAM, 0x6001 }, { }
+}, sandy_bridge[] = {           /* and those since */
+    { 0x0151, NOT_L1 }, { 0x21d0, LOCKED }, { 0x41d0, SPLIT_LOADS },
+    { 0x42d0, SPLIT_STORES }, { 0x81d0, LOADS }, { 0x82d0, STORES },
+    { 0x01d1, L1 }, { 0x02d1, L2 }, { 0x04d1, FROM_L3 }, { 0x08d1, NOT_L1 },
+    { 0x10d1, NOT_L2 }, { 0x20d1, DRAM }, { 0x04d2, REMOTE },
+    { 0x01b7, NOT_L2, 0x00010001 }, { 0x01b7, FROM_L3, 0x003c0001 },
+    { 0x01b7, DRAM, 0x7fc00001 }, { }
+}, sandy_bridge_only[] = {
+    { 0xf1d0, LOADS }, { 0xf2d0, STORES }, { }
+}, haswell[] = {                /* and those since */
+    { 0x01d3, DRAM }, { }
+}, skylake[] = {                /* and those since */
+    { 0x83d0, LOADS + STORES }, { }
+}, k8[] = {
+    { 0x0040, LOADS + STORES }, { 0x0041, NOT_L1 }, { 0x0042, L2 },
+    { 0x0043, NOT_L2 }, { 0x027d, NOT_L1 }, { 0x077d, NOT_L1 },
+    { 0x027e, NOT_L2 }, { 0x077e, NOT_L2 }, { 0x0124, LOCKED }, { }
+}, zen[] = {
+    { 0x0040, LOADS + STORES }, { 0x0141, NOT_L1 }, { 0xc860, NOT_L1 },
+    { 0xff60, NOT_L1 }, { 0x0864, NOT_L2 }, { 0x0964, NOT_L2 }, { }
+}, family_15h[] = {             /* and Zen */
+    { 0x0129, LOADS }, { 0x0229, STORES }, { }
+};
+
+static const struct Processor {
+    const char *name;
+    bool amd;
+    uint8_t family, model;
+    uint16_t misses;            /* an event for which caches are followed */
+    const Event *events[5];
+} processors[] = {
+    { "Core 2", false, 6, 15, 0x412e, { llc, core2 } },
+    { "Nehalem", false, 6, 26, 0x412e, { llc, nehalem } },
+    { "Sandy Bridge", false, 6, 42, 0x412e,
+      { llc, sandy_bridge, sandy_bridge_only } },
+    { "Haswell", false, 6, 60, 0x412e, { llc, sandy_bridge, haswell } },
+    { "Skylake", false, 6, 94, 0x412e,
+      { llc, sandy_bridge, haswell, skylake } },
+    { "Ice Lake", false, 6, 106, 0x412e,
+      { llc, sandy_bridge, haswell, skylake } },
+    { "K8", true, 6, 0, 0x0041, { k8 } },
+    { "family 15h", true, 21, 0, 0x0041, { k8, family_15h } },
+    { "Zen", true, 23, 0, 0x0141, { zen, family_15h } },
+};
+
+/* The model follows a processor while one of its counters wants it. */
+uint32_t ap_evtsel_msr, ap_evtsel, ap_lines;
+
+asm(".text\n"
+    ".code32\n"
+    "ap_32:\n"
+    "    mov ap_evtsel_msr, %ecx\n mov ap_evtsel, %eax\n xor %edx, %edx\n"
+    "    wrmsr\n"
+    "    mov ap_lines, %ebx\n"
+    "    mov (%ebx), %eax\n mov 64(%ebx), %eax\n mov 128(%ebx), %eax\n"
+    "    lock incl ap_starts\n"
+    "1:  hlt\n jmp 1b\n"
+    ".code64\n");
+
+static const struct Processor *find_processor(void)
+{
+    uint32_t eax, ebx, ecx, edx, family, model;
+    bool amd;
+
+    __cpuid(0, eax, ebx, ecx, edx);
+    amd = ebx == signature_AMD_ebx;
+    __cpuid(1, eax, ebx, ecx, edx);
+    family = (eax >> 8 & 15) + (eax >> 20 & 0xff);
+    model = (eax >> 4 & 15) | (eax >> 12 & 0xf0);
+    for (int i = 0; i < ARRAY_SIZE(processors); i++) {
+        const struct Processor *p = &processors[i];
+
+        if (p->amd == amd && p->family == family &&
+            (amd || p->model == model)) {
+            return p;
+        }
+    }
+    return NULL;
+}
+
+/* Count @e with counter 0 while the code runs, in an area of its own. */
+static void test_event(const Event *e, uint32_t evtsel, uint32_t pmc)
+{
+    static uintptr_t area = MEMORY;
+    uint64_t n;
+
+    if (area > MEMORY_END - AREA) {
+        area = MEMORY;
+        report(false, "there is memory left");
+    }
+    ap_lines = area + REMOTE_AREA;
+    start_ap(1);
+    if (e->response) {
+        wrmsr(MSR_OFFCORE_RSP, e->response);
+    }
+    wrmsr(pmc, 0);
+    wrmsr(evtsel, e->code | EVTSEL_USR | EVTSEL_EN);
+    set_up(USER_CODE64, (uintptr_t)code);
+    regs.rsi = area;
+    regs.rdi = area + 0x8400;
+    regs.rbx = ap_lines;
+    run();
+    wrmsr(evtsel, 0);
+    n = rdmsr(pmc);
+    report(n == e->n, "event %lx, unit mask %lx, response %lx: %d",
+           e->code & 0xff, e->code >> 8, e->response, e->n);
+    if (n != e->n) {
+        lwp_print("  %ld\n", n);
+    }
+    area += AREA;
+}
+
+int main(void)
+{
+    const struct Processor *p = find_processor();
+
+    kernel_init();
+    apic_init(LVT_MASKED);
+    report(p, "this processor is known%s%s", p ? ": " : "", p ? p->name : "");
+    if (!p) {
+        return report_summary();
+    }
+    ap_evtsel_msr = p->amd ? MSR_K7_EVTSEL(0) : MSR_EVTSEL(0);
+    ap_evtsel = p->misses | EVTSEL_OS | EVTSEL_EN;
+    wrmsr(ap_evtsel_msr, 0);            /* the firmware's may run */
+    for (int i = 0; p->events[i]; i++) {
+        for (const Event *e = p->events[i]; e->code; e++) {
+            test_event(e, ap_evtsel_msr,
+                       p->amd ? MSR_K7_PERFCTR(0) : MSR_PMC(0));
+        }
+    }
+    return report_summary();
+}
