@@ -321,7 +321,7 @@ static bool insert(CPUX86State *env, unsigned event, target_ulong data2,
         /* The operand may be a device: read it when nothing else can fail. */
         lwp_probe_store(&env->lwp, &mem.parent);
         retire_access(env, src, 4, MMU_DATA_LOAD, ra);
-        data1 = cpu_ldl_data_ra(env, src, ra);
+        data1 = cpu_ldl_le_data_ra(env, src, ra);
     }
     return lwp_insert(&env->lwp, &mem.parent, event, desc, data1, ip, data2);
 }

@@ -28,11 +28,25 @@
 #include "accel/tcg/cpu-ldst.h"
 #include "accel/tcg/helper-retaddr.h"
 #include "accel/tcg/probe.h"
+/* Where cpu_loop_exit() and cpu_restore_state() are */
+#if QEMU_VERSION_MAJOR == 10
+#include "exec/cpu-common.h"
+#elif __has_include("accel/tcg/cpu-loop.h")
+#include "accel/tcg/cpu-loop.h"
+#endif
 #endif
 #ifndef CONFIG_USER_ONLY
 #include "qapi/qapi-commands-misc-i386.h"
 #endif
 
+#endif
+
+#ifndef CONFIG_USER_ONLY
+#if QEMU_VERSION_MAJOR == 10
+#include "hw/boards.h"
+#else
+#include "hw/core/boards.h"
+#endif
 #endif
 
 #endif

@@ -5,9 +5,6 @@
 #include "qemu/units.h"
 #include "qemu/error-report.h"
 #include "qapi/error.h"
-#ifndef CONFIG_USER_ONLY
-#include "hw/boards.h"
-#endif
 #include "retire.h"
 #include "compat.h"
 
