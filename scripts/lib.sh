@@ -220,3 +220,68 @@ verify_source() {
     awk '/^Checksums-Sha256:/ { on = 1; next } /^[^ ]/ { on = 0 }
          on { print $1 "  " $3 }' ./*.dsc | sha256sum --quiet -c - 2>/dev/null
 }
+
+# --- building QEMU ----------------------------------------------------------
+
+# What that needs, and the compiler's cache
+qemu_packages() {
+    need_packages git patch xz-utils dpkg-dev gcc gcc-multilib libc6-dev make \
+        ninja-build ccache pkg-config flex bison python3-venv libglib2.0-dev \
+        libpixman-1-dev libfdt-dev libslirp-dev seabios ipxe-qemu gdb perl
+
+    export CCACHE_DIR="$cache/ccache" CCACHE_BASEDIR="$root" CCACHE_NOHASHDIR=1 \
+        CCACHE_MAXSIZE=2G
+}
+
+# QEMU wants meson 1.5; where Debian's is older, trixie's serves from a private
+# Python environment.
+make_python() {
+    if /usr/bin/python3 -c 'import sys, mesonbuild.coredata as c
+v = tuple(int(x) for x in c.version.split(".")[:2])
+sys.exit(v < (1, 5))' 2>/dev/null; then
+        python=/usr/bin/python3
+        return
+    fi
+    python=$cache/python/bin/python3
+    if [ ! -f "$cache/python/complete" ] ||
+        ! "$python" -c 'import mesonbuild' 2>/dev/null; then
+        rm -rf "$cache/python" "$cache/meson"
+        fetch_debs "$cache/meson" trixie meson
+        logged venv /usr/bin/python3 -m venv --system-site-packages \
+            --without-pip "$cache/python"
+        cp -R "$cache"/meson/usr/lib/python3/dist-packages/. \
+            "$cache"/python/lib/python3*/site-packages
+        touch "$cache/python/complete"
+    fi
+}
+
+# configure [OPTION...]: QEMU, in $bld, a directory below its source.
+configure() {
+    make_python
+    set -- --target-list=x86_64-softmmu,x86_64-linux-user,i386-linux-user \
+        --without-default-features --enable-tcg --enable-system \
+        --enable-linux-user --enable-plugins --enable-slirp \
+        --enable-fdt=system --disable-install-blobs --disable-docs \
+        --python="$python" --cc='ccache gcc' --cross-cc-i386=gcc "$@"
+    # shellcheck disable=SC2154
+    [ "$(cat "$bld/.configured" 2>/dev/null)" != "$*" ] || return 0
+    say "configuring QEMU"
+    rm -rf "$bld"
+    mkdir -p "$bld"
+    (cd "$bld" && logged configure ../configure "$@")
+    echo "$*" > "$bld/.configured"
+}
+
+# The source has no firmware; QEMU looks for it under qemu-bundle.
+link_firmware() {
+    d=$bld/qemu-bundle/usr/local/share/qemu
+    mkdir -p "$d"
+    # Debian releases differ in where they put it.
+    for f in $(dpkg -L seabios ipxe-qemu | grep -E '\.(bin|rom)$') \
+        "$bld"/pc-bios/optionrom/*.bin; do
+        [ -e "$d/${f##*/}" ] || ln -sf "$f" "$d"
+    done
+    for f in bios-256k.bin efi-e1000.rom kvmvapic.bin linuxboot_dma.bin; do
+        [ -e "$d/$f" ] || die "there is no $f among Debian's and QEMU's firmware"
+    done
+}
