@@ -857,9 +857,10 @@ static void generate(Op *op)
         uint64_t vectors = op->vectors;
         bool narrow = op->mode == M16 || op->mode == MPROTECTED ||
                       op->mode >= MV86;
+        void (*gen)(Op *) = narrow ? gen_lwp : PICK(generators);
 
         op->enables = false;
-        (narrow ? gen_lwp : PICK(generators))(op);
+        gen(op);
         /* What the first one does to LWP has to be seen before the next one. */
         if (op->enables && enabled) {
             op->p = p;
@@ -868,6 +869,9 @@ static void generate(Op *op)
         }
         op->lwp_faults |= op->enables ? BIT(PF) | BIT(GP) : 0;
         enabled |= op->enables;
+        if (gen == gen_xsetbv) {
+            break;      /* LWP's instructions are judged by XCR0 of now. */
+        }
     }
     op->enables = enabled;
     if (n > 1) {
