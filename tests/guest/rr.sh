@@ -66,16 +66,30 @@ boot EPYC 0 --cpu EPYC,pmu=on --kernel 6.12 \
     --test rr-counts rr-replay=python3 rr-replay=threads
 reports
 
+# type_at_prompts LOG: each line of stdin when the guest asks for one, as LOG says.
+# What a terminal gets while its mode is changed can be lost.
+type_at_prompts() {
+    size=0
+    escape=$(printf '\033')
+    while IFS= read -r line; do
+        for _ in $(seq 600); do
+            [ "$(wc -c < "$1")" = "$size" ] || ! tail -c 99 "$1" |
+                sed "s/$escape\[[0-9;?]*[a-zA-Z]//g" | tail -n 1 |
+                grep -qE '(# |\(rr\) |\(y or n\) )$' || break
+            sleep 0.2
+        done
+        size=$(wc -c < "$1")
+        echo "$line"
+    done
+}
+
 # Every command of docs/rr.md does what it is there for.  Those behind --shell are
-# for the guest; gdb asks whether to quit.  What a serial port gets before somebody
-# reads it can be lost, which empty lines may be.
+# for the guest; gdb asks whether to quit.
 page=$top/docs/rr.md
 sed -n '/^.*c crash.c$/,/^    return 0;$/p' "$page" | sed 1d > crash.c
 echo '}' >> crash.c
-{
-    printf '%20s' '' | tr ' ' '\n'
-    sed -n 's/^    # //p; s/^    (rr) //p' "$page" | sed 's/^quit$/quit\ny/'
-} > typed
+sed -n 's/^    # //p; s/^    (rr) //p' "$page" | sed 's/^quit$/quit\ny/' > typed
+mkfifo keys
 sed -n 's/^    \$ //p' "$page" > commands
 while read -r command <&3; do
     case $command in
@@ -88,7 +102,11 @@ while read -r command <&3; do
             boot page-run 134 "$@"
             says '^the limit is [1-9]'
             ;;
-        *--shell*) boot page-shell 0 "$@" < typed ;;
+        *--shell*)
+            : > "$logs/guest-rr-page-shell.log"
+            type_at_prompts "$logs/guest-rr-page-shell.log" < typed > keys &
+            boot page-shell 0 "$@" < keys
+            ;;
         *) continue ;;          # the demo, as above
         esac
         ;;
