@@ -16,19 +16,8 @@ set -u
 runs=50
 iterations=20000
 fuzz=$build/fuzz-qemu-$release
-export CCACHE_DIR="${XDG_CACHE_HOME:-$HOME/.cache}/qemu-lwp/ccache" \
-    CCACHE_BASEDIR="$top" CCACHE_NOHASHDIR=1 CCACHE_MAXSIZE=2G
-if [ ! -f "$fuzz/build.ninja" ]; then
-    mkdir -p "$fuzz"
-    # The interpreter that scripts/build has found
-    python=$(sed -n 's/.*--python=\([^ ]*\).*/\1/p' "$bld/.configured")
-    (cd "$fuzz" && "$tree/configure" --target-list=x86_64-softmmu \
-        --without-default-features --enable-tcg --enable-system \
-        --enable-fdt=system --disable-install-blobs --disable-docs \
-        --enable-asan --enable-ubsan --enable-debug-tcg \
-        --python="$python" --cc='ccache gcc') >> "$log" 2>&1 ||
-        fail "configure failed"
-fi
+configure_qemu "$fuzz" --target-list=x86_64-softmmu --enable-asan \
+    --enable-ubsan --enable-debug-tcg
 ninja -C "$fuzz" qemu-system-x86_64 >> "$log" 2>&1 || fail "ninja failed"
 make -C "$bld/tests/tcg/x86_64-softmmu" SRC_PATH="$tree" pmu-fuzz \
     >> "$log" 2>&1 || fail "the test program does not build"
