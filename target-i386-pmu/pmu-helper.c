@@ -5,6 +5,7 @@
 #include "qemu/log.h"
 #include "qemu/main-loop.h"
 #include "hw/i386/apic.h"
+#include "tcg/helper-tcg.h"
 #include "pmu.h"
 #include "retire/compat.h"
 #include "trace.h"
@@ -205,10 +206,21 @@ uint64_t pmu_cpu_misc_enable(CPUX86State *env, uint64_t val)
            pmu_misc_enable(&cpu->pmu_config);
 }
 
-bool pmu_cpu_rdpmc(CPUX86State *env, uint32_t ecx, uint64_t *val)
+bool pmu_cpu_rdpmc(CPUX86State *env, uintptr_t ra)
 {
+    X86CPU *cpu = env_archcpu(env);
+    uint64_t val;
+
+    if (!cpu->enable_pmu) {
+        return false;
+    }
     retire_cpu_count(env);
-    return pmu_rdpmc(&env->pmu, &env_archcpu(env)->pmu_config, ecx, val);
+    if (!pmu_rdpmc(&env->pmu, &cpu->pmu_config, env->regs[R_ECX], &val)) {
+        raise_exception_ra(env, EXCP0D_GPF, ra);
+    }
+    env->regs[R_EAX] = (uint32_t)val;
+    env->regs[R_EDX] = val >> 32;
+    return true;
 }
 
 void pmu_cpu_smi(CPUX86State *env)

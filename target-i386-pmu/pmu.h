@@ -54,8 +54,11 @@ uint64_t pmu_cpu_misc_enable(CPUX86State *env, uint64_t val);
 void pmu_cpu_smi(CPUX86State *env);
 void pmu_cpu_rsm(CPUX86State *env);
 
-/* RDPMC at a privilege that it is allowed at; false means #GP. */
-bool pmu_cpu_rdpmc(CPUX86State *env, uint32_t ecx, uint64_t *val);
+/*
+ * RDPMC at a privilege that it is allowed at; may raise #GP.  False without a
+ * PMU.
+ */
+bool pmu_cpu_rdpmc(CPUX86State *env, uintptr_t ra);
 
 /*
  * What the registers are at this moment, without changing anything; on the
@@ -87,6 +90,11 @@ static inline void pmu_cpu_cpuid(X86CPU *cpu, uint32_t leaf, uint32_t *eax,
                                  uint32_t *ebx, uint32_t *ecx, uint32_t *edx)
 {
     *eax = *ebx = *ecx = *edx = 0;
+}
+
+static inline bool pmu_cpu_rdpmc(CPUX86State *env, uintptr_t ra)
+{
+    return false;
 }
 
 #endif

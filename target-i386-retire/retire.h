@@ -113,7 +113,7 @@ static inline RetireMode retire_tb_mode(uint64_t flags)
     return (flags & RETIRE_TB_MODE_MASK) >> RETIRE_TB_MODE_SHIFT;
 }
 
-/* When a CPU is made: other names of the models' properties. */
+/* When a CPU is made: the properties of the models. */
 void retire_cpu_init(X86CPU *cpu);
 
 /*
@@ -261,6 +261,14 @@ static inline void retire_access(CPUX86State *env, vaddr addr, unsigned size,
         retire_cpu_access(env, addr, size, type, ra);
     }
 }
+
+/* That and the access, for what pops at the privilege of @mmu_idx */
+uint16_t retire_lduw_mmuidx(CPUX86State *env, vaddr addr, int mmu_idx,
+                            uintptr_t ra);
+uint32_t retire_ldl_mmuidx(CPUX86State *env, vaddr addr, int mmu_idx,
+                           uintptr_t ra);
+uint64_t retire_ldq_mmuidx(CPUX86State *env, vaddr addr, int mmu_idx,
+                           uintptr_t ra);
 
 /* Report what has retired, where the consumer can access guest memory. */
 void retire_cpu_settle(CPUX86State *env);
