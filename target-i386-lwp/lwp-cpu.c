@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* AMD Lightweight Profiling: CPU features, CPUID, MSRs and hidden flags. */
+/* AMD Lightweight Profiling: CPU features, CPUID and hidden flags. */
 
 #include "qemu/osdep.h"
 #include "qemu/qemu-print.h"
@@ -163,33 +163,6 @@ void lwp_cpu_cpuid(CPUX86State *env, uint32_t *eax, uint32_t *ebx,
     *ebx = regs[1];
     *ecx = regs[2];
     *edx = regs[3];
-}
-
-bool lwp_cpu_rdmsr(CPUX86State *env, uint32_t msr, uint64_t *val)
-{
-    if (!lwp_supported(env)) {
-        return false;
-    }
-    *val = msr == MSR_LWP_CFG ? env->lwp.cfg : env->lwp.cbaddr;
-    return true;
-}
-
-bool lwp_cpu_wrmsr(CPUX86State *env, uint32_t msr, uint64_t val)
-{
-    uint64_t old = env->lwp.cbaddr;
-
-    if (!lwp_supported(env)) {
-        return false;
-    }
-    retire_cpu_count(env);
-    if (msr == MSR_LWP_CFG) {
-        return lwp_write_cfg(&env->lwp, &env->lwp_config, val);
-    }
-    if (!lwp_write_cbaddr(&env->lwp, val)) {
-        return false;
-    }
-    lwp_cpu_trace(env, old);
-    return true;
 }
 
 void lwp_cpu_disable(CPUX86State *env)

@@ -516,3 +516,38 @@ void lwp_cpu_xrstor(X86Access *ac, target_ulong ptr, bool init)
     /* If it ends what counts, nobody is told that it has retired. */
     env->lwp.started = counted && counts(env);
 }
+
+#ifndef CONFIG_USER_ONLY
+static void check_msrs(CPUX86State *env, uintptr_t ra)
+{
+    if (!(env->features[FEAT_8000_0001_ECX] & CPUID_EXT3_LWP)) {
+        raise_exception_err_ra(env, EXCP0D_GPF, 0, ra);
+    }
+}
+
+uint64_t lwp_cpu_rdmsr(CPUX86State *env, uint32_t msr, uintptr_t ra)
+{
+    check_msrs(env, ra);
+    return msr == MSR_LWP_CFG ? env->lwp.cfg : env->lwp.cbaddr;
+}
+
+void lwp_cpu_wrmsr(CPUX86State *env, uint32_t msr, uint64_t val, uintptr_t ra)
+{
+    uint64_t old = env->lwp.cbaddr;
+    bool valid;
+
+    check_msrs(env, ra);
+    retire_cpu_count(env);
+    if (msr == MSR_LWP_CFG) {
+        valid = lwp_write_cfg(&env->lwp, &env->lwp_config, val);
+    } else {
+        valid = lwp_write_cbaddr(&env->lwp, val);
+        if (valid) {
+            lwp_cpu_trace(env, old);
+        }
+    }
+    if (!valid) {
+        raise_exception_err_ra(env, EXCP0D_GPF, 0, ra);
+    }
+}
+#endif

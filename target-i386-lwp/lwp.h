@@ -28,10 +28,6 @@ bool lwp_cpu_realize(X86CPU *cpu, Error **errp);
 void lwp_cpu_cpuid(CPUX86State *env, uint32_t *eax, uint32_t *ebx,
                    uint32_t *ecx, uint32_t *edx);
 
-/* RDMSR and WRMSR of the two LWP MSRs (§4.2, §4.3); false means #GP. */
-bool lwp_cpu_rdmsr(CPUX86State *env, uint32_t msr, uint64_t *val);
-bool lwp_cpu_wrmsr(CPUX86State *env, uint32_t msr, uint64_t val);
-
 /* Stop LWP and forget its state; LWP_CFG stays. */
 void lwp_cpu_disable(CPUX86State *env);
 
@@ -64,6 +60,10 @@ static inline uint64_t lwp_sigframe_xfeatures(CPUX86State *env)
 
 #ifdef CONFIG_TCG
 extern const RetireConsumer lwp_retire_consumer;
+
+/* RDMSR and WRMSR of the two LWP MSRs (§4.2, §4.3); may raise #GP. */
+uint64_t lwp_cpu_rdmsr(CPUX86State *env, uint32_t msr, uintptr_t ra);
+void lwp_cpu_wrmsr(CPUX86State *env, uint32_t msr, uint64_t val, uintptr_t ra);
 
 /* XSAVE and XRSTOR (§7.4) of component 62, which is at @ptr; @init: or isn't. */
 struct X86Access;

@@ -6,6 +6,9 @@
 #include "qapi/error.h"
 #include "migration/vmstate.h"
 #include "system/tcg.h"
+#ifdef CONFIG_TCG
+#include "tcg/helper-tcg.h"
+#endif
 #include "cpuid-fault.h"
 
 bool cpuid_fault_realize(X86CPU *cpu, Error **errp)
@@ -18,16 +21,17 @@ bool cpuid_fault_realize(X86CPU *cpu, Error **errp)
     return true;
 }
 
-bool cpuid_fault_wrmsr(CPUX86State *env, uint64_t val)
+#ifdef CONFIG_TCG
+void cpuid_fault_wrmsr(CPUX86State *env, uint64_t val, uintptr_t ra)
 {
     if (env_archcpu(env)->cpuid_fault) {
         if (val & ~MSR_MISC_FEATURES_CPUID_FAULT) {
-            return false;
+            raise_exception_err_ra(env, EXCP0D_GPF, 0, ra);
         }
         env->msr_misc_features_enables = val;
     }
-    return true;
 }
+#endif
 
 static bool misc_features_needed(void *opaque)
 {

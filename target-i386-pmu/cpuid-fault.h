@@ -11,8 +11,8 @@
 /* Fails if "cpuid-fault=on" is for a CPU that cannot have it. */
 bool cpuid_fault_realize(X86CPU *cpu, Error **errp);
 
-/* WRMSR of MISC_FEATURES_ENABLES; false means #GP. */
-bool cpuid_fault_wrmsr(CPUX86State *env, uint64_t val);
+/* WRMSR of MISC_FEATURES_ENABLES; may raise #GP. */
+void cpuid_fault_wrmsr(CPUX86State *env, uint64_t val, uintptr_t ra);
 
 extern const VMStateDescription vmstate_msr_misc_features_enables;
 

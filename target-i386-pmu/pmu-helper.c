@@ -152,32 +152,38 @@ void pmu_cpu_interrupt(CPUX86State *env)
     }
 }
 
-PmuAccess pmu_cpu_rdmsr(CPUX86State *env, uint32_t msr, uint64_t *val)
+uint64_t pmu_cpu_rdmsr(CPUX86State *env, uint32_t msr, uintptr_t ra)
 {
     X86CPU *cpu = env_archcpu(env);
+    uint64_t val = 0;
 
-    if (!cpu->enable_pmu) {
-        return PMU_MSR_OTHER;
+    if (cpu->enable_pmu) {
+        retire_cpu_count(env);
+        if (pmu_rdmsr(&env->pmu, &cpu->pmu_config, msr, &val) == PMU_MSR_GP) {
+            raise_exception_err_ra(env, EXCP0D_GPF, 0, ra);
+        }
     }
-    retire_cpu_count(env);
-    return pmu_rdmsr(&env->pmu, &cpu->pmu_config, msr, val);
+    return val;
 }
 
-PmuAccess pmu_cpu_wrmsr(CPUX86State *env, uint32_t msr, uint64_t val)
+void pmu_cpu_wrmsr(CPUX86State *env, uint32_t msr, uint64_t val, uintptr_t ra)
 {
     X86CPU *cpu = env_archcpu(env);
     PmuState *s = &env->pmu;
     bool counted = pmu_wanted(s, PMU_OS);
-    PmuAccess access;
     uint32_t event;
 
     if (!cpu->enable_pmu) {
-        return PMU_MSR_OTHER;
+        return;
     }
     retire_cpu_count(env);
-    access = pmu_wrmsr(s, &cpu->pmu_config, msr, val);
-    if (access != PMU_MSR_OK) {
-        return access;
+    switch (pmu_wrmsr(s, &cpu->pmu_config, msr, val)) {
+    case PMU_MSR_GP:
+        raise_exception_err_ra(env, EXCP0D_GPF, 0, ra);
+    case PMU_MSR_OTHER:
+        return;
+    case PMU_MSR_OK:
+        break;
     }
     trace_pmu_wrmsr(CPU(cpu)->cpu_index, msr, val);
     while (pmu_take_unknown(s, &event)) {
@@ -192,7 +198,6 @@ PmuAccess pmu_cpu_wrmsr(CPUX86State *env, uint32_t msr, uint64_t val)
     if (!counted && pmu_wanted(s, PMU_OS)) {
         retire_cpu_one(env, RETIRE_OS, false);
     }
-    return access;
 }
 
 uint64_t pmu_cpu_misc_enable(CPUX86State *env, uint64_t val)

@@ -44,10 +44,11 @@ extern const RetireCounters pmu_retire_counters;
 
 /*
  * RDMSR and WRMSR of an MSR that nobody else has, and what of MSR
- * IA32_MISC_ENABLE is the PMU's.  PMU_MSR_OTHER without a PMU.
+ * IA32_MISC_ENABLE is the PMU's.  The former two may raise #GP; what is not the
+ * PMU's is 0, and not written.
  */
-PmuAccess pmu_cpu_rdmsr(CPUX86State *env, uint32_t msr, uint64_t *val);
-PmuAccess pmu_cpu_wrmsr(CPUX86State *env, uint32_t msr, uint64_t val);
+uint64_t pmu_cpu_rdmsr(CPUX86State *env, uint32_t msr, uintptr_t ra);
+void pmu_cpu_wrmsr(CPUX86State *env, uint32_t msr, uint64_t val, uintptr_t ra);
 uint64_t pmu_cpu_misc_enable(CPUX86State *env, uint64_t val);
 
 /* SMI, when what has retired before has been settled, and RSM. */

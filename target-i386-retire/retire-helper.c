@@ -617,21 +617,21 @@ uint16_t retire_lduw_mmuidx(CPUX86State *env, vaddr addr, int mmu_idx,
                             uintptr_t ra)
 {
     retire_access(env, addr, 2, MMU_DATA_LOAD, ra);
-    return cpu_lduw_mmuidx_ra(env, addr, mmu_idx, ra);
+    return cpu_lduw_le_mmuidx_ra(env, addr, mmu_idx, ra);
 }
 
 uint32_t retire_ldl_mmuidx(CPUX86State *env, vaddr addr, int mmu_idx,
                            uintptr_t ra)
 {
     retire_access(env, addr, 4, MMU_DATA_LOAD, ra);
-    return cpu_ldl_mmuidx_ra(env, addr, mmu_idx, ra);
+    return cpu_ldl_le_mmuidx_ra(env, addr, mmu_idx, ra);
 }
 
 uint64_t retire_ldq_mmuidx(CPUX86State *env, vaddr addr, int mmu_idx,
                            uintptr_t ra)
 {
     retire_access(env, addr, 8, MMU_DATA_LOAD, ra);
-    return cpu_ldq_mmuidx_ra(env, addr, mmu_idx, ra);
+    return cpu_ldq_le_mmuidx_ra(env, addr, mmu_idx, ra);
 }
 
 void retire_cpu_settle(CPUX86State *env)

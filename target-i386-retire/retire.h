@@ -12,7 +12,7 @@
  * Who wants to know what retires.  These run on the CPU's own thread; @env has
  * its state between two instructions, unless said otherwise.
  */
-struct RetireConsumer {
+typedef struct RetireConsumer {
     /* What it wants to know where @env is; @loads: misses of L1D, too. */
     RetireMode (*mode)(CPUX86State *env, bool *loads);
     /* In how many instructions, at least; up to the longest fuse there is. */
@@ -50,7 +50,7 @@ struct RetireConsumer {
     void (*settle)(CPUX86State *env, const RetireCount *n);
     /* The CPU leaves its loop; memory may not be there when it comes back. */
     void (*leave)(CPUX86State *env);
-};
+} RetireConsumer;
 
 /* How much there is to count in a row; each includes the one before. */
 typedef enum RetireDetail {
@@ -72,7 +72,7 @@ typedef enum RetireAccesses {
  * Who counts by row; there may be one beside the consumer, which does not know.
  * These run on the CPU's own thread.
  */
-struct RetireCounters {
+typedef struct RetireCounters {
     RetireDetail (*wanted)(CPUX86State *env, RetireRow row,
                            RetireAccesses *accesses);
     /*
@@ -89,7 +89,7 @@ struct RetireCounters {
                   const uint64_t *branches, const uint64_t *memory);
     /* @env has its state between two instructions. */
     void (*sync)(CPUX86State *env);
-};
+} RetireCounters;
 
 /*
  * The flags of translation blocks that hflags has no room for are in bits 63:32
