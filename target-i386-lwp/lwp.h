@@ -65,7 +65,7 @@ extern const RetireConsumer lwp_retire_consumer;
 uint64_t lwp_cpu_rdmsr(CPUX86State *env, uint32_t msr, uintptr_t ra);
 void lwp_cpu_wrmsr(CPUX86State *env, uint32_t msr, uint64_t val, uintptr_t ra);
 
-/* XSAVE and XRSTOR (§7.4) of component 62, which is at @ptr; @init: or isn't. */
+/* XSAVE and XRSTOR (§7.4) of component 62, at @ptr; @init: it is not there. */
 struct X86Access;
 void lwp_cpu_xsave(struct X86Access *ac, target_ulong ptr);
 void lwp_cpu_xrstor(struct X86Access *ac, target_ulong ptr, bool init);
