@@ -262,6 +262,12 @@ static inline void retire_access(CPUX86State *env, vaddr addr, unsigned size,
     }
 }
 
+/* The TLB has forgotten a page: what the filter knows may be elsewhere. */
+static inline void retire_page_flushed(CPUX86State *env)
+{
+    env->retire_filter.mapping = 0;
+}
+
 /* Report what has retired, where the consumer can access guest memory. */
 void retire_cpu_settle(CPUX86State *env);
 
