@@ -174,6 +174,25 @@ void retire_cpu_flush(X86CPU *cpu)
     retire_counting_init(&cpu->env.retire_counting);
 }
 
+/*
+ * The filter's lines are linear, so it lasts as long as this number, which is
+ * never 0.  It changes whenever the TLB forgets more than a page; for a page,
+ * see retire_page_flushed().
+ */
+static uint64_t mapping(CPUX86State *env)
+{
+    uint64_t flushes = 1;
+
+#if defined(CONFIG_TCG) && !defined(CONFIG_USER_ONLY)
+    const CPUTLBCommon *c = &env_cpu(env)->neg.tlb.c;
+
+    flushes += qatomic_read(&c->full_flush_count) +
+               qatomic_read(&c->part_flush_count) +
+               qatomic_read(&c->elide_flush_count);
+#endif
+    return flushes;
+}
+
 void retire_cpu_set_mode(CPUX86State *env, RetireMode mode, bool loads)
 {
     X86CPU *cpu = env_archcpu(env);
@@ -194,13 +213,9 @@ void retire_cpu_set_mode(CPUX86State *env, RetireMode mode, bool loads)
                 abort();
             }
         }
-        /*
-         * The kernel may have changed the mapping; if it is seen, this is
-         * called behind what does that, see retire_gen_insn().
-         */
-        if ((env->retire_flags & (RETIRE_TB_LOADS | RETIRE_TB_CACHES)) !=
-            RETIRE_TB_LOADS) {
+        if (env->retire_filter.mapping != mapping(env)) {
             retire_filter_clear(&env->retire_filter);
+            env->retire_filter.mapping = mapping(env);
         }
     }
     env->retire_flags = flags;

@@ -270,6 +270,12 @@ uint32_t retire_ldl_mmuidx(CPUX86State *env, vaddr addr, int mmu_idx,
 uint64_t retire_ldq_mmuidx(CPUX86State *env, vaddr addr, int mmu_idx,
                            uintptr_t ra);
 
+/* The TLB has forgotten a page: what the filter knows may be elsewhere. */
+static inline void retire_page_flushed(CPUX86State *env)
+{
+    env->retire_filter.mapping = 0;
+}
+
 /* Report what has retired, where the consumer can access guest memory. */
 void retire_cpu_settle(CPUX86State *env);
 

@@ -57,6 +57,7 @@ typedef struct RetireSlot {
 typedef struct RetireFilter {
     RetireSlot slot[RETIRE_NR_SLOTS];
     bool has_ways;          /* and nobody else could want them */
+    uint64_t mapping;       /* for whoever clears it */
 } RetireFilter;
 
 void retire_filter_clear(RetireFilter *filter);
