@@ -6,10 +6,10 @@
 #include "qapi/error.h"
 #include "migration/vmstate.h"
 #include "system/tcg.h"
+#include "cpuid-fault.h"
 #ifdef CONFIG_TCG
 #include "tcg/helper-tcg.h"
 #endif
-#include "cpuid-fault.h"
 
 bool cpuid_fault_realize(X86CPU *cpu, Error **errp)
 {

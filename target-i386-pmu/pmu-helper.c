@@ -5,9 +5,9 @@
 #include "qemu/log.h"
 #include "qemu/main-loop.h"
 #include "hw/i386/apic.h"
-#include "tcg/helper-tcg.h"
 #include "pmu.h"
 #include "retire/compat.h"
+#include "tcg/helper-tcg.h"
 #include "trace.h"
 
 /* The two have the same order. */
