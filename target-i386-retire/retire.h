@@ -7,6 +7,7 @@
 #include "cpu.h"
 #include "exec/translation-block.h"
 #include "tcg/debug-assert.h"
+#include "tcg/mem-filter.h"
 
 /*
  * Who wants to know what retires.  These run on the CPU's own thread; @env has
@@ -173,13 +174,17 @@ static inline RetireInsn retire_insn(CPUX86State *env, uint64_t ip,
 #define RETIRE_DESC_INSNS_SHIFT 8
 
 /*
- * Operand descriptor of helper_retire_load() and its like: RETIRE_LINE_SIZE
- * less the size of the access, and this.
+ * Descriptor of an access: TCG_MEM_FILTER_LIMIT has RETIRE_LINE_SIZE less its
+ * size, and this.
  */
-#define RETIRE_ACCESS_LATE      (1u << 8)   /* it may be counted late */
-#define RETIRE_ACCESS_LOAD      (1u << 9)   /* these two by the helpers */
-#define RETIRE_ACCESS_STORE     (1u << 10)
+#define RETIRE_ACCESS_STORE     TCG_MEM_FILTER_STORE
+#define RETIRE_ACCESS_LOAD      (1u << 9)
+#define RETIRE_ACCESS_LATE      (1u << 10)  /* it may be counted late */
 #define RETIRE_ACCESS_OFFSET_SHIFT 16       /* if counted by row: its address */
+
+/* TCGMemFilter.miss: the filter does not know that it changes nothing. */
+void retire_filter_miss(CPUX86State *env, uint64_t addr, uint32_t desc,
+                        uintptr_t ra);
 
 #ifdef CONFIG_TCG
 /*
