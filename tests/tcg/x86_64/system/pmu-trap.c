@@ -158,8 +158,8 @@ CODE(rep_stos, "rep stosb\n nop")
 CODE(rep_lods, "rep lodsb\n nop")
 
 /*
- * A data breakpoint is seen behind its iteration of a string instruction, and so
- * in front of the page fault of a later one.
+ * A data breakpoint is seen behind its iteration of a string instruction, so
+ * it comes in front of the page fault of a later one.
  */
 static void test_watch_rep(void)
 {
