@@ -227,7 +227,8 @@ verify_source() {
 qemu_packages() {
     need_packages git patch xz-utils dpkg-dev gcc gcc-multilib libc6-dev make \
         ninja-build ccache pkg-config flex bison python3-venv libglib2.0-dev \
-        libpixman-1-dev libfdt-dev libslirp-dev seabios ipxe-qemu gdb perl
+        libpixman-1-dev libfdt-dev device-tree-compiler libslirp-dev seabios \
+        ipxe-qemu gdb perl
 
     export CCACHE_DIR="$cache/ccache" CCACHE_BASEDIR="$root" CCACHE_NOHASHDIR=1 \
         CCACHE_MAXSIZE=2G

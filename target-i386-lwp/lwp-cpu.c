@@ -1,11 +1,26 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* AMD Lightweight Profiling: CPU features, CPUID, MSRs and hidden flags. */
+/* AMD Lightweight Profiling: CPU features, CPUID and hidden flags. */
 
 #include "qemu/osdep.h"
 #include "qemu/qemu-print.h"
 #include "qapi/error.h"
 #include "lwp.h"
+#include "retire/compat.h"
 #include "trace.h"
+
+static const Property properties[] = {
+    DEFINE_PROP_UINT32("lwp-latency-max", X86CPU,
+                       env.lwp_config.latency_bits, 12),
+    DEFINE_PROP_UINT32("lwp-latency-rnd", X86CPU,
+                       env.lwp_config.latency_round, 4),
+};
+
+void lwp_cpu_init(X86CPU *cpu)
+{
+    for (int i = 0; i < ARRAY_SIZE(properties); i++) {
+        qdev_property_add_static(DEVICE(cpu), &properties[i]);
+    }
+}
 
 static bool lwp_supported(CPUX86State *env)
 {
@@ -17,7 +32,7 @@ static bool has_predictor(X86CPU *cpu)
     return g_strcmp0(cpu->lwp_branch_predictor, "off") != 0;
 }
 
-bool lwp_cpu_expand_features(X86CPU *cpu)
+uint64_t lwp_cpu_expand_features(X86CPU *cpu)
 {
     static const FeatureWord words[] = {
         FEAT_8000_001C_EDX, FEAT_8000_001C_ECX,
@@ -30,13 +45,13 @@ bool lwp_cpu_expand_features(X86CPU *cpu)
     bool named = false;
 
     if (!lwp_supported(env)) {
-        return true;
+        return 0;
     }
     if (env->cpuid_level < 0xd || env->cpuid_xlevel < 0x8000001c) {
         for (int i = 0; i < ARRAY_SIZE(words); i++) {
             env->features[words[i]] = 0;
         }
-        return false;
+        return CPUID_EXT3_LWP;
     }
     env->cpuid_min_level = MAX(env->cpuid_min_level, 0xd);
     env->cpuid_min_xlevel = MAX(env->cpuid_min_xlevel, 0x8000001c);
@@ -65,7 +80,7 @@ bool lwp_cpu_expand_features(X86CPU *cpu)
     if (!has_predictor(cpu)) {
         *caps &= ~LWP_CAP_PREDICTION | env->user_features[FEAT_8000_001C_ECX];
     }
-    return true;
+    return 0;
 }
 
 static bool check_ranges(const LwpConfig *config, Error **errp)
@@ -148,33 +163,6 @@ void lwp_cpu_cpuid(CPUX86State *env, uint32_t *eax, uint32_t *ebx,
     *ebx = regs[1];
     *ecx = regs[2];
     *edx = regs[3];
-}
-
-bool lwp_cpu_rdmsr(CPUX86State *env, uint32_t msr, uint64_t *val)
-{
-    if (!lwp_supported(env)) {
-        return false;
-    }
-    *val = msr == MSR_LWP_CFG ? env->lwp.cfg : env->lwp.cbaddr;
-    return true;
-}
-
-bool lwp_cpu_wrmsr(CPUX86State *env, uint32_t msr, uint64_t val)
-{
-    uint64_t old = env->lwp.cbaddr;
-
-    if (!lwp_supported(env)) {
-        return false;
-    }
-    retire_cpu_count(env);
-    if (msr == MSR_LWP_CFG) {
-        return lwp_write_cfg(&env->lwp, &env->lwp_config, val);
-    }
-    if (!lwp_write_cbaddr(&env->lwp, val)) {
-        return false;
-    }
-    lwp_cpu_trace(env, old);
-    return true;
 }
 
 void lwp_cpu_disable(CPUX86State *env)

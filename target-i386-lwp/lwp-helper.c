@@ -13,6 +13,7 @@
 #endif
 #include "tcg/tcg.h"
 #include "tcg/helper-tcg.h"
+#include "tcg/access.h"
 #include "trace.h"
 
 typedef struct GuestMem {
@@ -485,17 +486,68 @@ const RetireConsumer lwp_retire_consumer = {
     .leave = lwp_retire_leave,
 };
 
-void lwp_cpu_xrstor(CPUX86State *env, const uint8_t *image)
+void lwp_cpu_xsave(X86Access *ac, target_ulong ptr)
 {
+    uint8_t image[LWP_XSAVE_SIZE];
+
+    retire_cpu_settle(ac->env);
+    lwp_xsave(&ac->env->lwp, image);
+    for (int i = 0; i < sizeof(image); i += 8) {
+        access_stq(ac, ptr + i, ldq_le_p(image + i));
+    }
+}
+
+void lwp_cpu_xrstor(X86Access *ac, target_ulong ptr, bool init)
+{
+    CPUX86State *env = ac->env;
     LwpSegment ds = data_segment(env);
     uint64_t old = env->lwp.cbaddr;
     bool counted = counts(env);
+    uint8_t image[LWP_XSAVE_SIZE];
 
+    for (int i = 0; i < sizeof(image) && !init; i += 8) {
+        stq_le_p(image + i, access_ldq(ac, ptr + i));
+    }
     retire_cpu_settle(env);
-    lwp_xrstor(&env->lwp, &env->lwp_config, image,
+    lwp_xrstor(&env->lwp, &env->lwp_config, init ? NULL : image,
                env->hflags & HF_CPL_MASK ? &ds : NULL);
     lwp_cpu_trace(env, old);
     cpu_sync_retire(env);
     /* If it ends what counts, nobody is told that it has retired. */
     env->lwp.started = counted && counts(env);
 }
+
+#ifndef CONFIG_USER_ONLY
+static void check_msrs(CPUX86State *env, uintptr_t ra)
+{
+    if (!(env->features[FEAT_8000_0001_ECX] & CPUID_EXT3_LWP)) {
+        raise_exception_err_ra(env, EXCP0D_GPF, 0, ra);
+    }
+}
+
+uint64_t lwp_cpu_rdmsr(CPUX86State *env, uint32_t msr, uintptr_t ra)
+{
+    check_msrs(env, ra);
+    return msr == MSR_LWP_CFG ? env->lwp.cfg : env->lwp.cbaddr;
+}
+
+void lwp_cpu_wrmsr(CPUX86State *env, uint32_t msr, uint64_t val, uintptr_t ra)
+{
+    uint64_t old = env->lwp.cbaddr;
+    bool valid;
+
+    check_msrs(env, ra);
+    retire_cpu_count(env);
+    if (msr == MSR_LWP_CFG) {
+        valid = lwp_write_cfg(&env->lwp, &env->lwp_config, val);
+    } else {
+        valid = lwp_write_cbaddr(&env->lwp, val);
+        if (valid) {
+            lwp_cpu_trace(env, old);
+        }
+    }
+    if (!valid) {
+        raise_exception_err_ra(env, EXCP0D_GPF, 0, ra);
+    }
+}
+#endif

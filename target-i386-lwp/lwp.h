@@ -7,13 +7,16 @@
 #include "cpu.h"
 #include "retire/retire.h"
 
+/* When a CPU is made: properties "lwp-*" that are not those of the models. */
+void lwp_cpu_init(X86CPU *cpu);
+
 /*
  * Fill in CPUID Fn8000_001C EDX of a CPU that has LWP: one whose model names
  * none of its features gets all that the accelerator has, except those that
- * the user has set.  Returns false if level or xlevel hide leaves that LWP
- * needs.
+ * the user has set.  Returns CPUID_EXT3_LWP if it cannot have it: level or
+ * xlevel hide leaves that LWP needs.
  */
-bool lwp_cpu_expand_features(X86CPU *cpu);
+uint64_t lwp_cpu_expand_features(X86CPU *cpu);
 
 /*
  * Take over what the CPU model and the user have set.  Fails if a property
@@ -24,10 +27,6 @@ bool lwp_cpu_realize(X86CPU *cpu, Error **errp);
 /* CPUID Fn8000_001C (§3.3); all zero on a CPU without LWP. */
 void lwp_cpu_cpuid(CPUX86State *env, uint32_t *eax, uint32_t *ebx,
                    uint32_t *ecx, uint32_t *edx);
-
-/* RDMSR and WRMSR of the two LWP MSRs (§4.2, §4.3); false means #GP. */
-bool lwp_cpu_rdmsr(CPUX86State *env, uint32_t msr, uint64_t *val);
-bool lwp_cpu_wrmsr(CPUX86State *env, uint32_t msr, uint64_t val);
 
 /* Stop LWP and forget its state; LWP_CFG stays. */
 void lwp_cpu_disable(CPUX86State *env);
@@ -45,6 +44,15 @@ void lwp_cpu_dump(CPUX86State *env, FILE *f);
 void lwp_cpu_reset_user(CPUX86State *env);
 
 /*
+ * The state components in a signal frame.  A kernel would not have LWP there:
+ * it profiles the handler too, and what it counts must survive sigreturn.
+ */
+static inline uint64_t lwp_sigframe_xfeatures(CPUX86State *env)
+{
+    return env->xcr0 & ~XSTATE_LWP_MASK;
+}
+
+/*
  * Operand descriptor of helper_lwpval() and helper_lwpins(): bits 15:0 are the
  * immediate, this one says that the second operand is in memory.
  */
@@ -53,8 +61,14 @@ void lwp_cpu_reset_user(CPUX86State *env);
 #ifdef CONFIG_TCG
 extern const RetireConsumer lwp_retire_consumer;
 
-/* XRSTOR of component 62 (§7.4); @image is NULL for the initial state. */
-void lwp_cpu_xrstor(CPUX86State *env, const uint8_t *image);
+/* RDMSR and WRMSR of the two LWP MSRs (§4.2, §4.3); may raise #GP. */
+uint64_t lwp_cpu_rdmsr(CPUX86State *env, uint32_t msr, uintptr_t ra);
+void lwp_cpu_wrmsr(CPUX86State *env, uint32_t msr, uint64_t val, uintptr_t ra);
+
+/* XSAVE and XRSTOR (§7.4) of component 62, at @ptr; @init: it is not there. */
+struct X86Access;
+void lwp_cpu_xsave(struct X86Access *ac, target_ulong ptr);
+void lwp_cpu_xrstor(struct X86Access *ac, target_ulong ptr, bool init);
 #endif
 
 #ifndef CONFIG_USER_ONLY

@@ -7,6 +7,7 @@
 #include "hw/i386/apic.h"
 #include "pmu.h"
 #include "retire/compat.h"
+#include "tcg/helper-tcg.h"
 #include "trace.h"
 
 /* The two have the same order. */
@@ -151,32 +152,38 @@ void pmu_cpu_interrupt(CPUX86State *env)
     }
 }
 
-PmuAccess pmu_cpu_rdmsr(CPUX86State *env, uint32_t msr, uint64_t *val)
+uint64_t pmu_cpu_rdmsr(CPUX86State *env, uint32_t msr, uintptr_t ra)
 {
     X86CPU *cpu = env_archcpu(env);
+    uint64_t val = 0;
 
-    if (!cpu->enable_pmu) {
-        return PMU_MSR_OTHER;
+    if (cpu->enable_pmu) {
+        retire_cpu_count(env);
+        if (pmu_rdmsr(&env->pmu, &cpu->pmu_config, msr, &val) == PMU_MSR_GP) {
+            raise_exception_err_ra(env, EXCP0D_GPF, 0, ra);
+        }
     }
-    retire_cpu_count(env);
-    return pmu_rdmsr(&env->pmu, &cpu->pmu_config, msr, val);
+    return val;
 }
 
-PmuAccess pmu_cpu_wrmsr(CPUX86State *env, uint32_t msr, uint64_t val)
+void pmu_cpu_wrmsr(CPUX86State *env, uint32_t msr, uint64_t val, uintptr_t ra)
 {
     X86CPU *cpu = env_archcpu(env);
     PmuState *s = &env->pmu;
     bool counted = pmu_wanted(s, PMU_OS);
-    PmuAccess access;
     uint32_t event;
 
     if (!cpu->enable_pmu) {
-        return PMU_MSR_OTHER;
+        return;
     }
     retire_cpu_count(env);
-    access = pmu_wrmsr(s, &cpu->pmu_config, msr, val);
-    if (access != PMU_MSR_OK) {
-        return access;
+    switch (pmu_wrmsr(s, &cpu->pmu_config, msr, val)) {
+    case PMU_MSR_GP:
+        raise_exception_err_ra(env, EXCP0D_GPF, 0, ra);
+    case PMU_MSR_OTHER:
+        return;
+    case PMU_MSR_OK:
+        break;
     }
     trace_pmu_wrmsr(CPU(cpu)->cpu_index, msr, val);
     while (pmu_take_unknown(s, &event)) {
@@ -191,7 +198,6 @@ PmuAccess pmu_cpu_wrmsr(CPUX86State *env, uint32_t msr, uint64_t val)
     if (!counted && pmu_wanted(s, PMU_OS)) {
         retire_cpu_one(env, RETIRE_OS, false);
     }
-    return access;
 }
 
 uint64_t pmu_cpu_misc_enable(CPUX86State *env, uint64_t val)
@@ -205,10 +211,21 @@ uint64_t pmu_cpu_misc_enable(CPUX86State *env, uint64_t val)
            pmu_misc_enable(&cpu->pmu_config);
 }
 
-bool pmu_cpu_rdpmc(CPUX86State *env, uint32_t ecx, uint64_t *val)
+bool pmu_cpu_rdpmc(CPUX86State *env, uintptr_t ra)
 {
+    X86CPU *cpu = env_archcpu(env);
+    uint64_t val;
+
+    if (!cpu->enable_pmu) {
+        return false;
+    }
     retire_cpu_count(env);
-    return pmu_rdpmc(&env->pmu, &env_archcpu(env)->pmu_config, ecx, val);
+    if (!pmu_rdpmc(&env->pmu, &cpu->pmu_config, env->regs[R_ECX], &val)) {
+        raise_exception_ra(env, EXCP0D_GPF, ra);
+    }
+    env->regs[R_EAX] = (uint32_t)val;
+    env->regs[R_EDX] = val >> 32;
+    return true;
 }
 
 void pmu_cpu_smi(CPUX86State *env)

@@ -44,18 +44,22 @@ extern const RetireCounters pmu_retire_counters;
 
 /*
  * RDMSR and WRMSR of an MSR that nobody else has, and what of MSR
- * IA32_MISC_ENABLE is the PMU's.  PMU_MSR_OTHER without a PMU.
+ * IA32_MISC_ENABLE is the PMU's.  The former two may raise #GP; what is not the
+ * PMU's is 0, and not written.
  */
-PmuAccess pmu_cpu_rdmsr(CPUX86State *env, uint32_t msr, uint64_t *val);
-PmuAccess pmu_cpu_wrmsr(CPUX86State *env, uint32_t msr, uint64_t val);
+uint64_t pmu_cpu_rdmsr(CPUX86State *env, uint32_t msr, uintptr_t ra);
+void pmu_cpu_wrmsr(CPUX86State *env, uint32_t msr, uint64_t val, uintptr_t ra);
 uint64_t pmu_cpu_misc_enable(CPUX86State *env, uint64_t val);
 
 /* SMI, when what has retired before has been settled, and RSM. */
 void pmu_cpu_smi(CPUX86State *env);
 void pmu_cpu_rsm(CPUX86State *env);
 
-/* RDPMC at a privilege that it is allowed at; false means #GP. */
-bool pmu_cpu_rdpmc(CPUX86State *env, uint32_t ecx, uint64_t *val);
+/*
+ * RDPMC at a privilege that it is allowed at; may raise #GP.  False without a
+ * PMU.
+ */
+bool pmu_cpu_rdpmc(CPUX86State *env, uintptr_t ra);
 
 /*
  * What the registers are at this moment, without changing anything; on the
@@ -87,6 +91,11 @@ static inline void pmu_cpu_cpuid(X86CPU *cpu, uint32_t leaf, uint32_t *eax,
                                  uint32_t *ebx, uint32_t *ecx, uint32_t *edx)
 {
     *eax = *ebx = *ecx = *edx = 0;
+}
+
+static inline bool pmu_cpu_rdpmc(CPUX86State *env, uintptr_t ra)
+{
+    return false;
 }
 
 #endif

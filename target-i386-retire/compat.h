@@ -41,10 +41,14 @@
 
 #endif
 
-#ifndef CONFIG_USER_ONLY
 #if QEMU_VERSION_MAJOR == 10
+#include "hw/qdev-properties.h"
+#ifndef CONFIG_USER_ONLY
 #include "hw/boards.h"
+#endif
 #else
+#include "hw/core/qdev-properties.h"
+#ifndef CONFIG_USER_ONLY
 #include "hw/core/boards.h"
 #endif
 #endif

@@ -8,19 +8,45 @@
 #include "retire.h"
 #include "compat.h"
 
-/* Only LWP had these models once, so "lwp-" in front of each is a name, too. */
+static const Property properties[] = {
+    DEFINE_PROP_UINT32("insn-clocks", X86CPU,
+                       env.retire_config.insn_clocks, 1),
+    DEFINE_PROP_UINT32("refclk-ratio", X86CPU,
+                       env.retire_config.refclk_ratio, RETIRE_REFCLK_UNIT),
+    DEFINE_PROP_SIZE32("l1d-size", X86CPU,
+                       env.retire_config.cache[RETIRE_L1D].size, 16 * KiB),
+    DEFINE_PROP_UINT32("l1d-assoc", X86CPU,
+                       env.retire_config.cache[RETIRE_L1D].assoc, 4),
+    DEFINE_PROP_SIZE32("l2-size", X86CPU,
+                       env.retire_config.cache[RETIRE_L2].size, 2 * MiB),
+    DEFINE_PROP_UINT32("l2-assoc", X86CPU,
+                       env.retire_config.cache[RETIRE_L2].assoc, 16),
+    DEFINE_PROP_SIZE32("l3-size", X86CPU,
+                       env.retire_config.cache[RETIRE_L3].size, 8 * MiB),
+    DEFINE_PROP_UINT32("l3-assoc", X86CPU,
+                       env.retire_config.cache[RETIRE_L3].assoc, 64),
+    DEFINE_PROP_UINT32("l2-latency", X86CPU,
+                       env.retire_config.latency[RETIRE_SOURCE_L2], 20),
+    DEFINE_PROP_UINT32("l3-latency", X86CPU,
+                       env.retire_config.latency[RETIRE_SOURCE_L3], 60),
+    DEFINE_PROP_UINT32("remote-latency", X86CPU,
+                       env.retire_config.latency[RETIRE_SOURCE_REMOTE], 120),
+    DEFINE_PROP_UINT32("dram-latency", X86CPU,
+                       env.retire_config.latency[RETIRE_SOURCE_DRAM], 200),
+    DEFINE_PROP_UINT32("other-latency", X86CPU,
+                       env.retire_config.latency[RETIRE_SOURCE_OTHER], 400),
+    DEFINE_PROP_STRING("branch-predictor", X86CPU, lwp_branch_predictor),
+};
+
 void retire_cpu_init(X86CPU *cpu)
 {
-    static const char *const names[] = {
-        "insn-clocks", "refclk-ratio", "l1d-size", "l1d-assoc", "l2-size",
-        "l2-assoc", "l3-size", "l3-assoc", "l2-latency", "l3-latency",
-        "remote-latency", "dram-latency", "other-latency", "branch-predictor",
-    };
+    for (int i = 0; i < ARRAY_SIZE(properties); i++) {
+        const char *name = properties[i].name;
+        g_autofree char *alias = g_strdup_printf("lwp-%s", name);
 
-    for (int i = 0; i < ARRAY_SIZE(names); i++) {
-        g_autofree char *alias = g_strdup_printf("lwp-%s", names[i]);
-
-        object_property_add_alias(OBJECT(cpu), alias, OBJECT(cpu), names[i]);
+        qdev_property_add_static(DEVICE(cpu), &properties[i]);
+        /* Only LWP had these models once. */
+        object_property_add_alias(OBJECT(cpu), alias, OBJECT(cpu), name);
     }
 }
 
@@ -148,6 +174,25 @@ void retire_cpu_flush(X86CPU *cpu)
     retire_counting_init(&cpu->env.retire_counting);
 }
 
+/*
+ * The filter's lines are linear, so it lasts as long as this number, which is
+ * never 0.  It changes whenever the TLB forgets more than a page; for a page,
+ * see retire_page_flushed().
+ */
+static uint64_t mapping(CPUX86State *env)
+{
+    uint64_t flushes = 1;
+
+#if defined(CONFIG_TCG) && !defined(CONFIG_USER_ONLY)
+    const CPUTLBCommon *c = &env_cpu(env)->neg.tlb.c;
+
+    flushes += qatomic_read(&c->full_flush_count) +
+               qatomic_read(&c->part_flush_count) +
+               qatomic_read(&c->elide_flush_count);
+#endif
+    return flushes;
+}
+
 void retire_cpu_set_mode(CPUX86State *env, RetireMode mode, bool loads)
 {
     X86CPU *cpu = env_archcpu(env);
@@ -168,13 +213,9 @@ void retire_cpu_set_mode(CPUX86State *env, RetireMode mode, bool loads)
                 abort();
             }
         }
-        /*
-         * The kernel may have changed the mapping; if it is seen, this is
-         * called behind what does that, see retire_gen_insn().
-         */
-        if ((env->retire_flags & (RETIRE_TB_LOADS | RETIRE_TB_CACHES)) !=
-            RETIRE_TB_LOADS) {
+        if (env->retire_filter.mapping != mapping(env)) {
             retire_filter_clear(&env->retire_filter);
+            env->retire_filter.mapping = mapping(env);
         }
     }
     env->retire_flags = flags;

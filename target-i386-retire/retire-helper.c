@@ -486,9 +486,9 @@ static void access_caches(const Access *a)
     }
 }
 
-/* Not inline: few accesses come here, and all helpers would save registers. */
+/* Not inline: few accesses come here, and all would save registers. */
 static void __attribute__((noinline))
-access_unknown(CPUX86State *env, uint64_t addr, uint64_t desc, uintptr_t ra)
+access_unknown(CPUX86State *env, uint64_t addr, uint32_t desc, uintptr_t ra)
 {
     bool load = desc & RETIRE_ACCESS_LOAD;
     bool store = desc & RETIRE_ACCESS_STORE;
@@ -497,7 +497,8 @@ access_unknown(CPUX86State *env, uint64_t addr, uint64_t desc, uintptr_t ra)
     RetireState *r = &env->retire;
 
     /* The same as access_caches() for most of them, but faster. */
-    if ((addr & (RETIRE_LINE_SIZE - 1)) <= (uint8_t)desc && r->misses > 0) {
+    if (r->misses > 0 && !env->retire_filter.has_ways &&
+        (addr & (RETIRE_LINE_SIZE - 1)) <= (desc & TCG_MEM_FILTER_LIMIT)) {
         switch (retire_cache_access(env_archcpu(env)->retire_cache,
                                     addr >> RETIRE_LINE_BITS, addr, store)) {
         case RETIRE_SOURCE_L2:
@@ -513,7 +514,7 @@ access_unknown(CPUX86State *env, uint64_t addr, uint64_t desc, uintptr_t ra)
     access_caches(&(Access) {
         .env = env,
         .addr = addr,
-        .size = RETIRE_LINE_SIZE - (uint8_t)desc,
+        .size = RETIRE_LINE_SIZE - (desc & TCG_MEM_FILTER_LIMIT),
         .load = load,
         .store = store,
         /* In a step of several instructions, only the last one is. */
@@ -523,53 +524,34 @@ access_unknown(CPUX86State *env, uint64_t addr, uint64_t desc, uintptr_t ra)
     });
 }
 
-/* The same for most accesses of one who is alone. */
-static inline bool access_known(CPUX86State *env, uint64_t addr, uint64_t desc,
-                                bool load)
+void retire_filter_miss(CPUX86State *env, uint64_t addr, uint32_t desc,
+                        uintptr_t ra)
 {
 #ifdef CONFIG_USER_ONLY
-    uint64_t line = addr >> RETIRE_LINE_BITS;
     RetireState *r = &env->retire;
+    RetireFilter *f = &env->retire_filter;
 
-    if ((addr & (RETIRE_LINE_SIZE - 1)) > (uint8_t)desc ||
-        !env->retire_filter.has_ways) {
-        return false;
-    }
-    if (retire_filter_access(&env->retire_filter, line, addr)) {
-        return true;
-    }
-    if (r->misses > 0 &&
-        retire_cache_access_l2(env_archcpu(env)->retire_cache, line, addr)) {
-        r->misses -= load;
-        return true;
+    /* The same for one who is alone, even faster. */
+    if (r->misses > 0 && f->has_ways &&
+        (addr & (RETIRE_LINE_SIZE - 1)) <= (desc & TCG_MEM_FILTER_LIMIT)) {
+        switch (retire_filter_access(f, addr >> RETIRE_LINE_BITS, addr)) {
+        case RETIRE_SOURCE_L2:
+            r->misses -= !!(desc & RETIRE_ACCESS_LOAD);
+            return;
+        case RETIRE_SOURCE_L1:
+            return;
+        default:
+            break;
+        }
     }
 #endif
-    return false;
+    access_unknown(env, addr, desc, ra);
 }
 
-/* Called for accesses that the filter does not know to change nothing. */
-void helper_retire_load(CPUX86State *env, uint64_t addr, uint64_t desc)
+/* The same where the backend has no such test. */
+void helper_retire_filter_miss(CPUX86State *env, uint64_t addr, uint32_t desc)
 {
-    if (!access_known(env, addr, desc, true)) {
-        access_unknown(env, addr, desc | RETIRE_ACCESS_LOAD, GETPC());
-    }
-}
-
-void helper_retire_store(CPUX86State *env, uint64_t addr, uint64_t desc)
-{
-    if (!access_known(env, addr, desc, false)) {
-        access_unknown(env, addr, desc | RETIRE_ACCESS_STORE, GETPC());
-    }
-}
-
-/* A load and a store of the same bytes. */
-void helper_retire_update(CPUX86State *env, uint64_t addr, uint64_t desc)
-{
-    if (!access_known(env, addr, desc, true)) {
-        access_unknown(env, addr,
-                       desc | RETIRE_ACCESS_LOAD | RETIRE_ACCESS_STORE,
-                       GETPC());
-    }
+    retire_filter_miss(env, addr, desc, GETPC());
 }
 
 void retire_cpu_access(CPUX86State *env, vaddr addr, unsigned size,
@@ -611,6 +593,27 @@ void retire_cpu_access(CPUX86State *env, vaddr addr, unsigned size,
         size -= a.size;
         a.addr += a.size;
     } while (size);
+}
+
+uint16_t retire_lduw_mmuidx(CPUX86State *env, vaddr addr, int mmu_idx,
+                            uintptr_t ra)
+{
+    retire_access(env, addr, 2, MMU_DATA_LOAD, ra);
+    return cpu_lduw_le_mmuidx_ra(env, addr, mmu_idx, ra);
+}
+
+uint32_t retire_ldl_mmuidx(CPUX86State *env, vaddr addr, int mmu_idx,
+                           uintptr_t ra)
+{
+    retire_access(env, addr, 4, MMU_DATA_LOAD, ra);
+    return cpu_ldl_le_mmuidx_ra(env, addr, mmu_idx, ra);
+}
+
+uint64_t retire_ldq_mmuidx(CPUX86State *env, vaddr addr, int mmu_idx,
+                           uintptr_t ra)
+{
+    retire_access(env, addr, 8, MMU_DATA_LOAD, ra);
+    return cpu_ldq_le_mmuidx_ra(env, addr, mmu_idx, ra);
 }
 
 void retire_cpu_settle(CPUX86State *env)

@@ -7,12 +7,13 @@
 #include "cpu.h"
 #include "exec/translation-block.h"
 #include "tcg/debug-assert.h"
+#include "tcg/mem-filter.h"
 
 /*
  * Who wants to know what retires.  These run on the CPU's own thread; @env has
  * its state between two instructions, unless said otherwise.
  */
-struct RetireConsumer {
+typedef struct RetireConsumer {
     /* What it wants to know where @env is; @loads: misses of L1D, too. */
     RetireMode (*mode)(CPUX86State *env, bool *loads);
     /* In how many instructions, at least; up to the longest fuse there is. */
@@ -50,7 +51,7 @@ struct RetireConsumer {
     void (*settle)(CPUX86State *env, const RetireCount *n);
     /* The CPU leaves its loop; memory may not be there when it comes back. */
     void (*leave)(CPUX86State *env);
-};
+} RetireConsumer;
 
 /* How much there is to count in a row; each includes the one before. */
 typedef enum RetireDetail {
@@ -72,7 +73,7 @@ typedef enum RetireAccesses {
  * Who counts by row; there may be one beside the consumer, which does not know.
  * These run on the CPU's own thread.
  */
-struct RetireCounters {
+typedef struct RetireCounters {
     RetireDetail (*wanted)(CPUX86State *env, RetireRow row,
                            RetireAccesses *accesses);
     /*
@@ -89,7 +90,7 @@ struct RetireCounters {
                   const uint64_t *branches, const uint64_t *memory);
     /* @env has its state between two instructions. */
     void (*sync)(CPUX86State *env);
-};
+} RetireCounters;
 
 /*
  * The flags of translation blocks that hflags has no room for are in bits 63:32
@@ -113,7 +114,7 @@ static inline RetireMode retire_tb_mode(uint64_t flags)
     return (flags & RETIRE_TB_MODE_MASK) >> RETIRE_TB_MODE_SHIFT;
 }
 
-/* When a CPU is made: other names of the models' properties. */
+/* When a CPU is made: the properties of the models. */
 void retire_cpu_init(X86CPU *cpu);
 
 /*
@@ -173,13 +174,17 @@ static inline RetireInsn retire_insn(CPUX86State *env, uint64_t ip,
 #define RETIRE_DESC_INSNS_SHIFT 8
 
 /*
- * Operand descriptor of helper_retire_load() and its like: RETIRE_LINE_SIZE
- * less the size of the access, and this.
+ * Descriptor of an access: TCG_MEM_FILTER_LIMIT has RETIRE_LINE_SIZE less its
+ * size, and this.
  */
-#define RETIRE_ACCESS_LATE      (1u << 8)   /* it may be counted late */
-#define RETIRE_ACCESS_LOAD      (1u << 9)   /* these two by the helpers */
-#define RETIRE_ACCESS_STORE     (1u << 10)
+#define RETIRE_ACCESS_STORE     TCG_MEM_FILTER_STORE
+#define RETIRE_ACCESS_LOAD      (1u << 9)
+#define RETIRE_ACCESS_LATE      (1u << 10)  /* it may be counted late */
 #define RETIRE_ACCESS_OFFSET_SHIFT 16       /* if counted by row: its address */
+
+/* TCGMemFilter.miss: the filter does not know that it changes nothing. */
+void retire_filter_miss(CPUX86State *env, uint64_t addr, uint32_t desc,
+                        uintptr_t ra);
 
 #ifdef CONFIG_TCG
 /*
@@ -260,6 +265,20 @@ static inline void retire_access(CPUX86State *env, vaddr addr, unsigned size,
                  (RETIRE_TB_LOADS | RETIRE_TB_ACCESSES))) {
         retire_cpu_access(env, addr, size, type, ra);
     }
+}
+
+/* That and the access, for what pops at the privilege of @mmu_idx */
+uint16_t retire_lduw_mmuidx(CPUX86State *env, vaddr addr, int mmu_idx,
+                            uintptr_t ra);
+uint32_t retire_ldl_mmuidx(CPUX86State *env, vaddr addr, int mmu_idx,
+                           uintptr_t ra);
+uint64_t retire_ldq_mmuidx(CPUX86State *env, vaddr addr, int mmu_idx,
+                           uintptr_t ra);
+
+/* The TLB has forgotten a page: what the filter knows may be elsewhere. */
+static inline void retire_page_flushed(CPUX86State *env)
+{
+    env->retire_filter.mapping = 0;
 }
 
 /* Report what has retired, where the consumer can access guest memory. */

@@ -35,6 +35,9 @@ enum {
 #define LWP_FLAG(event) (1u << (event))
 #define LWP_FLAG_INT    (1u << 31)
 #define LWP_FLAG_EVENTS ((2u << LWP_NR_EVENTS) - 2)
+/* What processors of Family 15h have. */
+#define LWP_FLAGS_15H   (LWP_FLAG(LWP_EVENT_VAL) | LWP_FLAG(LWP_EVENT_IRE) | \
+                         LWP_FLAG(LWP_EVENT_BRE) | LWP_FLAG_INT)
 
 /* CPUID Fn8000_001C ECX (Table 3-1): what an operating system cannot mask. */
 #define LWP_CAP_DATA_ADDRESS    (1u << 5)
@@ -42,6 +45,9 @@ enum {
 #define LWP_CAP_IP_FILTER       (1u << 29)
 #define LWP_CAP_CACHE_LEVELS    (1u << 30)
 #define LWP_CAP_CACHE_LATENCY   (1u << 31)
+#define LWP_CAPS                (LWP_CAP_DATA_ADDRESS | LWP_CAP_PREDICTION | \
+                                 LWP_CAP_IP_FILTER | LWP_CAP_CACHE_LEVELS | \
+                                 LWP_CAP_CACHE_LATENCY)
 
 #define LWP_RECORD_SIZE 32              /* LwpEventSize, bytes */
 #define LWP_MIN_BUFFER  1               /* LwpMinBufferSize, 32 records each */

@@ -6,12 +6,7 @@
 #include <string.h>
 #include "cache.h"
 
-typedef struct Level {
-    uint64_t *ways;
-    uint64_t set_mask;
-    uint32_t assoc;         /* 0 if there is no such cache */
-    uint32_t stride;        /* from set to set */
-} Level;
+typedef RetireWays Level;
 
 /*
  * A processor works on its own caches under its own lock, and others take a
@@ -105,7 +100,6 @@ static bool l1_init(RetireCache *c, const RetireGeometry *g)
     if (!c->in_slots) {
         return level_init(&c->l1, g);
     }
-    f->has_ways = !has_lock(c);
     c->l1 = (Level) {
         .ways = f->slot[0].way,
         .set_mask = RETIRE_NR_SLOTS - 1,
@@ -113,6 +107,12 @@ static bool l1_init(RetireCache *c, const RetireGeometry *g)
         .stride = sizeof(RetireSlot) / sizeof(uint64_t),
     };
     return true;
+}
+
+static void set_ways(RetireCache *c)
+{
+    c->filter->has_ways = c->in_slots && c->l2.assoc >= RETIRE_SLOT_WAYS &&
+                          !has_lock(c);
 }
 
 static void l1_free(RetireCache *c)
@@ -300,6 +300,8 @@ RetireCache *retire_cache_new(RetireUncore *uncore, const RetireGeometry *g,
         free(c);
         return NULL;
     }
+    filter->l2 = c->l2;
+    set_ways(c);
     retire_filter_clear(filter);
     lock(&uncore->lock);
     c->next = uncore->caches;
@@ -332,7 +334,7 @@ void retire_cache_flush(RetireCache *c)
     level_flush(&c->l1);
     level_flush(&c->l2);
     retire_filter_clear(c->filter);
-    c->filter->has_ways = c->in_slots && !has_lock(c);
+    set_ways(c);
     unlock_own(c);
     level_flush(&u->l3);
     unlock(&u->lock);
@@ -355,23 +357,15 @@ static inline void use(RetireCache *c, uint64_t *set, uint32_t way,
     move_to_front(set, way < c->l1.assoc ? way : way - 1, word);
 }
 
-bool retire_cache_access_l2(RetireCache *c, uint64_t line, uint64_t addr)
+bool retire_ways_use_more(const RetireWays *w, uint64_t *set, uint64_t word)
 {
-    RetireSlot *slot = &c->filter->slot[line % RETIRE_NR_SLOTS];
-    uint64_t word = retire_own_way(line);
-    uint64_t *set = set_of(&c->l2, line), *way = set, *end = set + c->l2.assoc;
-
-    while (*way != word) {
-        if (++way == end) {
-            return false;
+    for (uint32_t way = 4; way < w->assoc; way++) {
+        if (set[way] == word) {
+            move_to_front(set, way, word);
+            return true;
         }
     }
-    for (; way > set; way--) {
-        way[0] = way[-1];
-    }
-    set[0] = word;
-    retire_slot_insert(slot, RETIRE_SLOT_WAYS - 1, word, addr);
-    return true;
+    return false;
 }
 
 RetireSource retire_cache_access(RetireCache *c, uint64_t line, uint64_t addr,

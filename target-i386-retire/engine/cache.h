@@ -36,6 +36,14 @@ typedef struct RetireGeometry {
     uint32_t assoc;         /* ways */
 } RetireGeometry;
 
+/* The sets of a cache. */
+typedef struct RetireWays {
+    uint64_t *ways;
+    uint64_t set_mask;
+    uint32_t assoc;         /* 0 if there is no such cache */
+    uint32_t stride;        /* from set to set */
+} RetireWays;
+
 #define RETIRE_NR_SLOTS    64
 #define RETIRE_SLOT_WAYS   4
 
@@ -56,7 +64,9 @@ typedef struct RetireSlot {
 
 typedef struct RetireFilter {
     RetireSlot slot[RETIRE_NR_SLOTS];
-    bool has_ways;          /* and nobody else could want them */
+    RetireWays l2;
+    uint64_t mapping;       /* for whoever clears it */
+    bool has_ways;          /* and nobody else could want them, nor L2's */
 } RetireFilter;
 
 void retire_filter_clear(RetireFilter *filter);
@@ -111,42 +121,62 @@ static inline uint64_t retire_own_way(uint64_t line)
     return line << RETIRE_WAY_SHIFT | RETIRE_WAY_OWNED | RETIRE_WAY_VALID;
 }
 
-/* Make @word the most recent one, in the place of @way. */
-static inline void retire_slot_insert(RetireSlot *slot, uint32_t way,
-                                      uint64_t word, uint64_t addr)
-{
-    for (; way > 0; way--) {
-        slot->way[way] = slot->way[way - 1];
-    }
-    slot->way[0] = word;
-    slot->load = slot->store = addr & -(uint64_t)RETIRE_LINE_SIZE;
-}
-
 /*
- * These two do what retire_cache_access() does, for most accesses, where the
- * filter has ways: the first if the line is in L1D, the second if it is not,
- * but in L2.  Or else they return false, with nothing done.
+ * If one of four ways is @word, make it the first one.  There are no branches
+ * but for whether, as which one it is can hardly be predicted.
  */
-static inline bool retire_filter_access(RetireFilter *f, uint64_t line,
-                                        uint64_t addr)
+static inline bool retire_ways_use(uint64_t way[4], uint64_t word)
 {
-    RetireSlot *slot = &f->slot[line % RETIRE_NR_SLOTS];
-    uint64_t word = retire_own_way(line);
+    uint64_t over = way[0], moved[4];
 
-    if (slot->way[1] == word) {
-        retire_slot_insert(slot, 1, word, addr);
-    } else if (slot->way[2] == word) {
-        retire_slot_insert(slot, 2, word, addr);
-    } else if (slot->way[3] == word) {
-        retire_slot_insert(slot, 3, word, addr);
-    } else if (slot->way[0] == word) {
-        retire_slot_insert(slot, 0, word, addr);
-    } else {
+#pragma GCC unroll 3
+    for (int i = 1; i < 4; i++) {
+        uint64_t next = way[i];
+        uint64_t found = (over ^ next) & -(uint64_t)(over == word);
+
+        moved[i] = over ^ found;
+        over = next ^ found;
+    }
+    if (over != word) {
         return false;
     }
+    way[0] = word;
+    way[1] = moved[1];
+    way[2] = moved[2];
+    way[3] = moved[3];
     return true;
 }
 
-bool retire_cache_access_l2(RetireCache *c, uint64_t line, uint64_t addr);
+/* The same for the ways of a set that come behind these four. */
+bool retire_ways_use_more(const RetireWays *w, uint64_t *set, uint64_t word);
+
+/*
+ * What retire_cache_access() does, where the filter has ways.  That most
+ * accesses that come here find their lines in L1D or in the first ways of L2
+ * is what this is made for.
+ */
+static inline RetireSource retire_filter_access(RetireFilter *f, uint64_t line,
+                                                uint64_t addr)
+{
+    RetireSlot *slot = &f->slot[line % RETIRE_NR_SLOTS];
+    uint64_t word = retire_own_way(line);
+    RetireSource source = RETIRE_SOURCE_L1;
+
+    if (!retire_ways_use(slot->way, word)) {
+        uint64_t *set = f->l2.ways + (line & f->l2.set_mask) * f->l2.stride;
+
+        if (!retire_ways_use(set, word) &&
+            !retire_ways_use_more(&f->l2, set, word)) {
+            return RETIRE_SOURCE_UNKNOWN;
+        }
+        slot->way[3] = slot->way[2];
+        slot->way[2] = slot->way[1];
+        slot->way[1] = slot->way[0];
+        slot->way[0] = word;
+        source = RETIRE_SOURCE_L2;
+    }
+    slot->load = slot->store = addr & -(uint64_t)RETIRE_LINE_SIZE;
+    return source;
+}
 
 #endif

@@ -198,11 +198,10 @@ static RetireSource quick_access(Cpu *c, uint64_t line, uint64_t addr,
                                  bool store)
 {
     if (c->filter.has_ways) {
-        if (retire_filter_access(&c->filter, line, addr)) {
-            return RETIRE_SOURCE_L1;
-        }
-        if (retire_cache_access_l2(c->cache, line, addr)) {
-            return RETIRE_SOURCE_L2;
+        RetireSource source = retire_filter_access(&c->filter, line, addr);
+
+        if (source != RETIRE_SOURCE_UNKNOWN) {
+            return source;
         }
     }
     return retire_cache_access(c->cache, line, addr, store);

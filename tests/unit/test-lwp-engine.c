@@ -27,9 +27,7 @@
 #define FLAG_DME    LWP_FLAG(LWP_EVENT_DME)
 #define FLAG_CNH    LWP_FLAG(LWP_EVENT_CNH)
 #define FLAG_RNH    LWP_FLAG(LWP_EVENT_RNH)
-#define ALL_CAPS    (LWP_CAP_DATA_ADDRESS | LWP_CAP_PREDICTION | \
-                     LWP_CAP_IP_FILTER | LWP_CAP_CACHE_LEVELS | \
-                     LWP_CAP_CACHE_LATENCY)
+#define ALL_CAPS    LWP_CAPS
 
 typedef struct TestMem {
     LwpMem parent;

@@ -134,11 +134,10 @@ static RetireSource quick_access(System *s, int cpu, uint64_t line,
                                  uint64_t addr, bool store)
 {
     if (s->filter[cpu].has_ways) {
-        if (retire_filter_access(&s->filter[cpu], line, addr)) {
-            return RETIRE_SOURCE_L1;
-        }
-        if (retire_cache_access_l2(s->cache[cpu], line, addr)) {
-            return RETIRE_SOURCE_L2;
+        RetireSource source = retire_filter_access(&s->filter[cpu], line, addr);
+
+        if (source != RETIRE_SOURCE_UNKNOWN) {
+            return source;
         }
     }
     return do_access(s->cache[cpu], line, addr, store);

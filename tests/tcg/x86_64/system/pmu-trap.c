@@ -154,6 +154,46 @@ static void watch(void)
     set_dr((uintptr_t)&watched[1], 0xd0401);
 }
 
+CODE(rep_stos, "rep stosb\n nop")
+CODE(rep_lods, "rep lodsb\n nop")
+
+/*
+ * A data breakpoint is seen behind its iteration of a string instruction, so
+ * it comes in front of the page fault of a later one.
+ */
+static void test_watch_rep(void)
+{
+    enum { COUNT = 300, MAPPED = 100 };
+    static const struct {
+        const char *name;
+        void (*code)(void);
+        uint64_t dr7;               /* a byte, written or accessed */
+    } t[] = {
+        { "REP STOS", rep_stos, 0x10401 }, { "REP LODS", rep_lods, 0x30401 },
+    };
+    uint64_t first = WINDOW + 5 * PAGE - MAPPED, dr6;
+
+    unmap();
+    for (int i = 0; i < ARRAY_SIZE(t); i++) {
+        bool ok = true;
+
+        for (int n = 0; n < MAPPED; n += 33) {
+            set_dr(first + n, t[i].dr7);
+            asm volatile("mov %0, %%dr6" : : "r" (0ull));
+            set_up(USER_CODE64, (uintptr_t)t[i].code);
+            regs.rdi = regs.rsi = first;
+            regs.rcx = COUNT;
+            ok &= run() == DB && regs.rcx == COUNT - n - 1 &&
+                  regs.rip == (uintptr_t)t[i].code;
+            asm volatile("mov %%dr6, %0" : "=r" (dr6));
+            ok &= (dr6 & 15) == 1 && run() == PF &&
+                  regs.rcx == COUNT - MAPPED;
+        }
+        report(ok, "a data breakpoint in %s", t[i].name);
+    }
+    set_dr(0, 0x400);
+}
+
 static void set_break(void)
 {
     set_dr((uintptr_t)break_here, 0x401);
@@ -481,6 +521,7 @@ static void test_case(int i, int cpl)
 int main(void)
 {
     kernel_init();
+    test_watch_rep();
     lwp_make_available();
     apic_init(LVT_MASKED);
     write_cr4(read_cr4() | CR4_PCE);
