@@ -51,7 +51,7 @@ emulators() {
     chmod +x "$ways"/*
 }
 
-# The goals of QEMU's own in tests/tcg, but not of the drop-in's.
+# The goals of QEMU's own tests, but not of the drop-in's.
 own() {
     make -s -C "$from/tests/tcg/$1" SRC_PATH="$tree" help |
         sed -n 's/^  \(run-.*\)/\1/p' | grep -vE 'lwp|pmu|differential'
@@ -61,11 +61,18 @@ own() {
 run() {
     case $1 in
     qtest)
-        "$bld/pyvenv/bin/meson" test -C "$from" --no-rebuild -t 6 \
-            --suite qtest-x86_64 --wrapper "$ways/qtest" > "$log" 2>&1
+        meson=$bld/pyvenv/bin/meson
+        goals=$("$meson" test -C "$from" --no-rebuild --list \
+            --suite qtest-x86_64 2>> "$log" | sed 's,.* / ,,' |
+            grep -vE '/(lwp|pmu)-test')
+        # That table has an address which Debian's SeaBIOS chooses otherwise
+        # than QEMU's own.
+        # shellcheck disable=SC2086
+        "$meson" test -C "$from" --no-rebuild -t 6 --wrapper "$ways/qtest" \
+            --test-args '-s /x86_64/acpi/piix4/dimmpxm' $goals > "$log" 2>&1
         status=$?
         counted=$(sed -n 's/^Ok: *//p' "$log")
-        sed -n 's,.*qtest-x86_64/\([^ ]*\) *\(FAIL\|TIMEOUT\).*,\1,p' "$log" \
+        sed -n 's,.*qtest-x86_64/\([^ ]*\) *\(FAIL\|ERROR\|TIMEOUT\).*,\1,p' "$log" \
             > "$log.failed"
         ;;
     *)
