@@ -204,6 +204,8 @@ void retire_cpu_set_mode(CPUX86State *env, RetireMode mode, bool loads)
         flags |= env->retire.row_flags;
     }
     if (flags & (RETIRE_TB_LOADS | RETIRE_TB_CACHES)) {
+        uint64_t now = mapping(env);
+
         if (!cpu->retire_cache) {
             cpu->retire_cache = retire_cache_new(uncore,
                                                  env->retire_config.cache,
@@ -213,9 +215,9 @@ void retire_cpu_set_mode(CPUX86State *env, RetireMode mode, bool loads)
                 abort();
             }
         }
-        if (env->retire_filter.mapping != mapping(env)) {
+        if (env->retire_filter.mapping != now) {
             retire_filter_clear(&env->retire_filter);
-            env->retire_filter.mapping = mapping(env);
+            env->retire_filter.mapping = now;
         }
     }
     env->retire_flags = flags;
