@@ -65,11 +65,13 @@ run() {
         goals=$("$meson" test -C "$from" --no-rebuild --list \
             --suite qtest-x86_64 2>> "$log" | sed 's,.* / ,,' |
             grep -vE '/(lwp|pmu)-test')
-        # That table has an address which Debian's SeaBIOS chooses otherwise
-        # than QEMU's own.
+        # Two tables have an address which Debian's SeaBIOS chooses otherwise
+        # than QEMU's own; the third wants a 486, which has no counters.
+        skips='-s /x86_64/acpi/piix4/dimmpxm -s /x86_64/acpi/q35/mmio64'
+        [ "$way" != pmu ] || skips="$skips -s /x86_64/acpi/piix4/smbios-legacy"
         # shellcheck disable=SC2086
         "$meson" test -C "$from" --no-rebuild -t 6 --wrapper "$ways/qtest" \
-            --test-args '-s /x86_64/acpi/piix4/dimmpxm' $goals > "$log" 2>&1
+            --test-args "$skips" $goals > "$log" 2>&1
         status=$?
         counted=$(sed -n 's/^Ok: *//p' "$log")
         sed -n 's,.*qtest-x86_64/\([^ ]*\) *\(FAIL\|ERROR\|TIMEOUT\).*,\1,p' "$log" \
