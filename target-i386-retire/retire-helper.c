@@ -2,6 +2,10 @@
 /* What retires: TCG helpers. */
 
 #include "qemu/osdep.h"
+#include "host/cpuinfo.h"
+#ifdef CPUINFO_AVX2
+#define RETIRE_WAYS_AVX2
+#endif
 #include "retire.h"
 #include "compat.h"
 #include "exec/helper-proto.h"
@@ -486,6 +490,35 @@ static void access_caches(const Access *a)
     }
 }
 
+#ifdef CONFIG_USER_ONLY
+/*
+ * For one who is alone: an access to two lines of a page, of which translated
+ * code would find one.  Returns whether it is done.
+ */
+static bool access_two_lines(CPUX86State *env, uint64_t addr, bool load)
+{
+    RetireFilter *f = &env->retire_filter;
+    uint64_t last = addr | (RETIRE_LINE_SIZE - 1), next = last + 1;
+    RetireSource source;
+
+    if (!(next & ~TARGET_PAGE_MASK)) {
+        return false;
+    }
+    if (retire_filter_has(f, addr)) {
+        source = retire_filter_has(f, next) ? RETIRE_SOURCE_L1 :
+                 retire_filter_access(f, next >> RETIRE_LINE_BITS, next,
+                                      retire_ways_use);
+    } else if (retire_filter_has(f, next)) {
+        source = retire_filter_access(f, addr >> RETIRE_LINE_BITS, addr,
+                                      retire_ways_use);
+    } else {
+        return false;
+    }
+    env->retire.misses -= load && source == RETIRE_SOURCE_L2;
+    return source != RETIRE_SOURCE_UNKNOWN;
+}
+#endif
+
 /* Not inline: few accesses come here, and all would save registers. */
 static void __attribute__((noinline))
 access_unknown(CPUX86State *env, uint64_t addr, uint32_t desc, uintptr_t ra)
@@ -510,6 +543,11 @@ access_unknown(CPUX86State *env, uint64_t addr, uint32_t desc, uintptr_t ra)
             break;
         }
     }
+    if (r->misses > 0 && env->retire_filter.has_ways &&
+        (addr & (RETIRE_LINE_SIZE - 1)) > (desc & TCG_MEM_FILTER_LIMIT) &&
+        access_two_lines(env, addr, load)) {
+        return;
+    }
 #endif
     access_caches(&(Access) {
         .env = env,
@@ -524,17 +562,18 @@ access_unknown(CPUX86State *env, uint64_t addr, uint32_t desc, uintptr_t ra)
     });
 }
 
-void retire_filter_miss(CPUX86State *env, uint64_t addr, uint32_t desc,
-                        uintptr_t ra)
-{
 #ifdef CONFIG_USER_ONLY
+/* The same for one who is alone, even faster */
+static inline QEMU_ALWAYS_INLINE void
+filter_miss(CPUX86State *env, uint64_t addr, uint32_t desc, uintptr_t ra,
+            bool (*use)(uint64_t way[4], uint64_t word))
+{
     RetireState *r = &env->retire;
     RetireFilter *f = &env->retire_filter;
 
-    /* The same for one who is alone, even faster. */
     if (r->misses > 0 && f->has_ways &&
         (addr & (RETIRE_LINE_SIZE - 1)) <= (desc & TCG_MEM_FILTER_LIMIT)) {
-        switch (retire_filter_access(f, addr >> RETIRE_LINE_BITS, addr)) {
+        switch (retire_filter_access(f, addr >> RETIRE_LINE_BITS, addr, use)) {
         case RETIRE_SOURCE_L2:
             r->misses -= !!(desc & RETIRE_ACCESS_LOAD);
             return;
@@ -544,9 +583,35 @@ void retire_filter_miss(CPUX86State *env, uint64_t addr, uint32_t desc,
             break;
         }
     }
-#endif
     access_unknown(env, addr, desc, ra);
 }
+
+#ifdef RETIRE_WAYS_AVX2
+static void __attribute__((target("avx2")))
+filter_miss_avx2(CPUX86State *env, uint64_t addr, uint32_t desc, uintptr_t ra)
+{
+    filter_miss(env, addr, desc, ra, retire_ways_use_avx2);
+}
+#endif
+
+void retire_filter_miss(CPUX86State *env, uint64_t addr, uint32_t desc,
+                        uintptr_t ra)
+{
+#ifdef RETIRE_WAYS_AVX2
+    if (cpuinfo & CPUINFO_AVX2) {
+        filter_miss_avx2(env, addr, desc, ra);
+        return;
+    }
+#endif
+    filter_miss(env, addr, desc, ra, retire_ways_use);
+}
+#else
+void retire_filter_miss(CPUX86State *env, uint64_t addr, uint32_t desc,
+                        uintptr_t ra)
+{
+    access_unknown(env, addr, desc, ra);
+}
+#endif
 
 /* The same where the backend has no such test. */
 void helper_retire_filter_miss(CPUX86State *env, uint64_t addr, uint32_t desc)

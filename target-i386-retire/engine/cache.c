@@ -191,18 +191,29 @@ static inline void move_to_front(uint64_t *set, uint32_t way, uint64_t word)
     set[0] = word;
 }
 
+/* Add a line that is not there; returns what makes room. */
+static uint64_t insert(Level *l, uint64_t word)
+{
+    uint64_t *set = set_of(l, word >> RETIRE_WAY_SHIFT);
+    uint64_t victim = set[l->assoc - 1];
+
+    memmove(set + 1, set, (l->assoc - 1) * sizeof(*set));
+    set[0] = word;
+    return victim;
+}
+
 /* Make the line of @word the most recent one; returns what makes room. */
 static uint64_t touch(Level *l, uint64_t word)
 {
-    uint64_t line = word >> RETIRE_WAY_SHIFT, victim = 0;
+    uint64_t line = word >> RETIRE_WAY_SHIFT;
     uint64_t *set = set_of(l, line);
     uint32_t way = find(l, set, line);
 
     if (way == l->assoc) {
-        victim = set[--way];
+        return insert(l, word);
     }
     move_to_front(set, way, word);
-    return victim;
+    return 0;
 }
 
 /* These two return whether the line was there. */
@@ -213,9 +224,8 @@ static bool take(Level *l, uint64_t line)
     if (!way) {
         return false;
     }
-    for (last = set_of(l, line) + l->assoc - 1; way < last; way++) {
-        way[0] = way[1];
-    }
+    last = set_of(l, line) + l->assoc - 1;
+    memmove(way, way + 1, (last - way) * sizeof(*way));
     *last = 0;
     return true;
 }
@@ -419,6 +429,24 @@ static bool snoop(RetireCache *c, uint64_t line,
     return found;
 }
 
+/*
+ * One who is alone owns all that is there: a line that retire_cache_access()
+ * does not know is in L3, or nowhere, and what falls out of L2 is not in L3.
+ */
+static RetireSource fill_alone(RetireCache *c, uint64_t line, uint64_t addr)
+{
+    RetireUncore *u = c->uncore;
+    uint64_t word = retire_own_way(line), victim;
+    bool l3 = take(&u->l3, line);
+
+    victim = insert(&c->l2, word);
+    use(c, set_of(&c->l1, line), c->l1.assoc, word, addr);
+    if (victim && u->l3.assoc) {
+        insert(&u->l3, victim);
+    }
+    return l3 ? RETIRE_SOURCE_L3 : RETIRE_SOURCE_DRAM;
+}
+
 RetireSource retire_cache_fill(RetireCache *c, uint64_t line, uint64_t addr,
                                bool store)
 {
@@ -429,6 +457,9 @@ RetireSource retire_cache_fill(RetireCache *c, uint64_t line, uint64_t addr,
     RetireSource source;
     bool remote, l3;
 
+    if (!has_lock(c)) {
+        return fill_alone(c, line, addr);
+    }
     lock(&u->lock);
     remote = snoop(c, line, store ? take : share);
     if (store || !remote) {

@@ -71,6 +71,14 @@ typedef struct RetireFilter {
 
 void retire_filter_clear(RetireFilter *filter);
 
+/* Whether a load within the line at @addr changes nothing. */
+static inline bool retire_filter_has(const RetireFilter *f, uint64_t addr)
+{
+    uint64_t n = (addr >> RETIRE_LINE_BITS) % RETIRE_NR_SLOTS;
+
+    return (f->slot[n].load ^ addr) < RETIRE_LINE_SIZE;
+}
+
 /* What all processors share, and the caches of one. */
 typedef struct RetireUncore RetireUncore;
 typedef struct RetireCache RetireCache;
@@ -147,26 +155,55 @@ static inline bool retire_ways_use(uint64_t way[4], uint64_t word)
     return true;
 }
 
+#ifdef RETIRE_WAYS_AVX2     /* an x86 host, says who includes this */
+#include <immintrin.h>
+
+/* The same if the host has AVX2 */
+static inline __attribute__((target("avx2"))) bool
+retire_ways_use_avx2(uint64_t way[4], uint64_t word)
+{
+    /* By the bit of the way: which halves of the ways come where */
+    static const uint8_t order[][8] = {
+        [1 << 0] = { 0, 1, 2, 3, 4, 5, 6, 7 },
+        [1 << 1] = { 2, 3, 0, 1, 4, 5, 6, 7 },
+        [1 << 2] = { 4, 5, 0, 1, 2, 3, 6, 7 },
+        [1 << 3] = { 6, 7, 0, 1, 2, 3, 4, 5 },
+    };
+    __m256i ways = _mm256_loadu_si256((const __m256i *)way);
+    __m256i same = _mm256_cmpeq_epi64(ways, _mm256_set1_epi64x(word));
+    int bit = _mm256_movemask_pd(_mm256_castsi256_pd(same));
+    __m256i from;
+
+    if (!bit) {
+        return false;
+    }
+    from = _mm256_cvtepu8_epi32(_mm_loadu_si64(order[bit]));
+    _mm256_storeu_si256((__m256i *)way,
+                        _mm256_permutevar8x32_epi32(ways, from));
+    return true;
+}
+#endif
+
 /* The same for the ways of a set that come behind these four. */
 bool retire_ways_use_more(const RetireWays *w, uint64_t *set, uint64_t word);
 
 /*
  * What retire_cache_access() does, where the filter has ways.  That most
  * accesses that come here find their lines in L1D or in the first ways of L2
- * is what this is made for.
+ * is what this is made for.  @use is one of the two above.
  */
-static inline RetireSource retire_filter_access(RetireFilter *f, uint64_t line,
-                                                uint64_t addr)
+static inline __attribute__((always_inline)) RetireSource
+retire_filter_access(RetireFilter *f, uint64_t line, uint64_t addr,
+                     bool (*use)(uint64_t way[4], uint64_t word))
 {
     RetireSlot *slot = &f->slot[line % RETIRE_NR_SLOTS];
     uint64_t word = retire_own_way(line);
     RetireSource source = RETIRE_SOURCE_L1;
 
-    if (!retire_ways_use(slot->way, word)) {
+    if (!use(slot->way, word)) {
         uint64_t *set = f->l2.ways + (line & f->l2.set_mask) * f->l2.stride;
 
-        if (!retire_ways_use(set, word) &&
-            !retire_ways_use_more(&f->l2, set, word)) {
+        if (!use(set, word) && !retire_ways_use_more(&f->l2, set, word)) {
             return RETIRE_SOURCE_UNKNOWN;
         }
         slot->way[3] = slot->way[2];

@@ -198,7 +198,8 @@ static RetireSource quick_access(Cpu *c, uint64_t line, uint64_t addr,
                                  bool store)
 {
     if (c->filter.has_ways) {
-        RetireSource source = retire_filter_access(&c->filter, line, addr);
+        RetireSource source = retire_filter_access(&c->filter, line, addr,
+                                                   retire_ways_use);
 
         if (source != RETIRE_SOURCE_UNKNOWN) {
             return source;

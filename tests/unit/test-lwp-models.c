@@ -54,6 +54,47 @@ static void test_geometry(void)
     }
 }
 
+/* What has been found comes first, and nothing else moves. */
+static void check_ways(bool (*use)(uint64_t way[4], uint64_t word))
+{
+    for (int i = 0; i < 10000; i++) {
+        uint64_t way[4] = { 0 }, before[4], word;
+        int used = g_test_rand_int_range(0, 5);
+        int found = g_test_rand_int_range(0, 5);
+
+        for (int n = 0; n < used; n++) {
+            /* Different ones, in one half of them or the other */
+            way[n] = retire_own_way(n + 1) +
+                     ((uint64_t)g_test_rand_int() << 32);
+        }
+        word = found < used ? way[found] :
+               retire_own_way(5) + (way[0] & ~(uint64_t)UINT32_MAX);
+        memcpy(before, way, sizeof(way));
+        g_assert_true(use(way, word) == (found < used));
+        if (found < used) {
+            memmove(before + 1, before, found * sizeof(word));
+            before[0] = word;
+        }
+        g_assert_cmpmem(way, sizeof(way), before, sizeof(before));
+    }
+}
+
+static void test_ways(void)
+{
+    check_ways(retire_ways_use);
+}
+
+static void test_ways_avx2(void)
+{
+#ifdef RETIRE_WAYS_AVX2
+    if (__builtin_cpu_supports("avx2")) {
+        check_ways(retire_ways_use_avx2);
+        return;
+    }
+#endif
+    g_test_skip("this host has no AVX2");
+}
+
 static void test_no_memory(void)
 {
     static const RetireGeometry g[RETIRE_NR_LEVELS] = {
@@ -134,7 +175,8 @@ static RetireSource quick_access(System *s, int cpu, uint64_t line,
                                  uint64_t addr, bool store)
 {
     if (s->filter[cpu].has_ways) {
-        RetireSource source = retire_filter_access(&s->filter[cpu], line, addr);
+        RetireSource source = retire_filter_access(&s->filter[cpu], line, addr,
+                                                   retire_ways_use);
 
         if (source != RETIRE_SOURCE_UNKNOWN) {
             return source;
@@ -1328,6 +1370,8 @@ int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/cache/geometry", test_geometry);
+    g_test_add_func("/cache/ways", test_ways);
+    g_test_add_func("/cache/ways-avx2", test_ways_avx2);
     g_test_add_func("/cache/no-memory", test_no_memory);
     g_test_add_func("/cache/levels", test_levels);
     g_test_add_func("/cache/remote", test_remote);
