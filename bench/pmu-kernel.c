@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * branchy at CPL 3 and at CPL 0 on a bare machine, while performance counters
- * count COUNTERS of the list below.  FSIN, which nothing else here executes,
- * marks the ends of what is measured: at each CPL, WARM_UP rounds, which are
- * mostly translation, and ROUNDS more.
+ * count EVENTS, a list of unit masks and events.  FSIN, which nothing else here
+ * executes, marks the ends of what is measured: at each CPL, WARM_UP rounds,
+ * which are mostly translation, and ROUNDS more.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,8 +20,7 @@ static volatile unsigned result;
 
 #include "pmu-kernel.h"
 
-/* Event and unit mask: core cycles, instructions, branches, mispredicted */
-static const uint16_t events[] = { 0x3c, 0xc0, 0xc4, 0xc5 };
+static const uint16_t events[] = { EVENTS };
 
 static void mark(void)
 {
@@ -47,12 +46,14 @@ static void measure(int cpl)
 
 int main(void)
 {
+    int counters = sizeof(events) / sizeof(events[0]);
+
     kernel_init();
-    for (int i = 0; i < COUNTERS; i++) {
+    for (int i = 0; i < counters; i++) {
         wrmsr(MSR_EVTSEL(i), events[i] | EVTSEL_USR | EVTSEL_OS | EVTSEL_EN);
     }
-    if (COUNTERS) {
-        wrmsr(MSR_GLOBAL_CTRL, (1 << COUNTERS) - 1);
+    if (counters) {
+        wrmsr(MSR_GLOBAL_CTRL, (1 << counters) - 1);
     }
     measure(3);
     measure(0);
