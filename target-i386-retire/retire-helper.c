@@ -243,7 +243,7 @@ typedef struct Line {
 } Line;
 
 /* Find the physical line of an address; false if the access will fault. */
-static bool physical_line(const Access *a, Line *l)
+static inline bool physical_line(CPUX86State *env, Line *l)
 {
 #ifdef CONFIG_USER_ONLY
     l->line = l->addr >> RETIRE_LINE_BITS;
@@ -252,8 +252,8 @@ static bool physical_line(const Access *a, Line *l)
 #else
     CPUTLBEntryFull *full;
     void *host;
-    int mmu_idx = cpu_mmu_index(env_cpu(a->env), false);
-    int flags = probe_access_full_mmu(a->env, l->addr, 1, MMU_DATA_LOAD,
+    int mmu_idx = cpu_mmu_index(env_cpu(env), false);
+    int flags = probe_access_full_mmu(env, l->addr, 1, MMU_DATA_LOAD,
                                       mmu_idx, &host, &full);
 
     if (flags & TLB_INVALID_MASK) {
@@ -263,6 +263,20 @@ static bool physical_line(const Access *a, Line *l)
               RETIRE_LINE_BITS;
     l->memory = !(flags & TLB_MMIO);
     return true;
+#endif
+}
+
+/* The same, but only if it is memory, and without an exception's traces */
+static inline bool find_memory(CPUX86State *env, Line *l)
+{
+#ifdef CONFIG_USER_ONLY
+    return physical_line(env, l);
+#else
+    int error_code = env->error_code;
+    bool found = physical_line(env, l) && l->memory;
+
+    env->error_code = error_code;
+    return found;
 #endif
 }
 
@@ -323,7 +337,7 @@ static int find_lines(const Access *a, Line lines[2])
     lines[0].addr = a->addr;
     lines[1].addr = last & -(uint64_t)RETIRE_LINE_SIZE;
     for (int i = 0; i < n; i++) {
-        if (!physical_line(a, &lines[i])) {
+        if (!physical_line(a->env, &lines[i])) {
             return 0;
         }
         /* It is going to be translated again, and to come back. */
@@ -562,7 +576,16 @@ access_unknown(CPUX86State *env, uint64_t addr, uint32_t desc, uintptr_t ra)
     });
 }
 
+/* Whether somebody wants to know of loads that miss; only then r->misses is. */
+static inline bool told_of_misses(CPUX86State *env)
+{
 #ifdef CONFIG_USER_ONLY
+    return true;
+#else
+    return env->retire_flags & RETIRE_TB_LOADS;
+#endif
+}
+
 /* The same for one who is alone, even faster */
 static inline QEMU_ALWAYS_INLINE void
 filter_miss(CPUX86State *env, uint64_t addr, uint32_t desc, uintptr_t ra,
@@ -570,17 +593,28 @@ filter_miss(CPUX86State *env, uint64_t addr, uint32_t desc, uintptr_t ra,
 {
     RetireState *r = &env->retire;
     RetireFilter *f = &env->retire_filter;
+    bool load = desc & RETIRE_ACCESS_LOAD;
+    Line line = { .addr = addr };
 
-    if (r->misses > 0 && f->has_ways &&
-        (addr & (RETIRE_LINE_SIZE - 1)) <= (desc & TCG_MEM_FILTER_LIMIT)) {
-        switch (retire_filter_access(f, addr >> RETIRE_LINE_BITS, addr, use)) {
-        case RETIRE_SOURCE_L2:
-            r->misses -= !!(desc & RETIRE_ACCESS_LOAD);
+    if (f->has_ways && (r->misses > 0 || !told_of_misses(env)) &&
+        (addr & (RETIRE_LINE_SIZE - 1)) <= (desc & TCG_MEM_FILTER_LIMIT) &&
+        find_memory(env, &line)) {
+        RetireSource source = retire_filter_access(f, line.line, addr, use);
+
+        if (source == RETIRE_SOURCE_L1) {
             return;
-        case RETIRE_SOURCE_L1:
+        }
+        if (source == RETIRE_SOURCE_L2) {
+            r->misses -= load && told_of_misses(env);
+            if (env->retire_flags & RETIRE_TB_CACHES) {
+                note_sources(&(Access) {
+                    .env = env,
+                    .load = load,
+                    .store = desc & RETIRE_ACCESS_STORE,
+                    .offset = desc >> RETIRE_ACCESS_OFFSET_SHIFT,
+                }, &source, 1);
+            }
             return;
-        default:
-            break;
         }
     }
     access_unknown(env, addr, desc, ra);
@@ -605,13 +639,6 @@ void retire_filter_miss(CPUX86State *env, uint64_t addr, uint32_t desc,
 #endif
     filter_miss(env, addr, desc, ra, retire_ways_use);
 }
-#else
-void retire_filter_miss(CPUX86State *env, uint64_t addr, uint32_t desc,
-                        uintptr_t ra)
-{
-    access_unknown(env, addr, desc, ra);
-}
-#endif
 
 /* The same where the backend has no such test. */
 void helper_retire_filter_miss(CPUX86State *env, uint64_t addr, uint32_t desc)
