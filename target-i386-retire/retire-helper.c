@@ -253,9 +253,12 @@ static inline bool physical_line(CPUX86State *env, Line *l)
     CPUTLBEntryFull *full;
     void *host;
     int mmu_idx = cpu_mmu_index(env_cpu(env), false);
+    /* Looking for a page must not change what an exception reports. */
+    int error_code = env->error_code;
     int flags = probe_access_full_mmu(env, l->addr, 1, MMU_DATA_LOAD,
                                       mmu_idx, &host, &full);
 
+    env->error_code = error_code;
     if (flags & TLB_INVALID_MASK) {
         return false;
     }
@@ -263,20 +266,6 @@ static inline bool physical_line(CPUX86State *env, Line *l)
               RETIRE_LINE_BITS;
     l->memory = !(flags & TLB_MMIO);
     return true;
-#endif
-}
-
-/* The same, but only if it is memory, and without an exception's traces */
-static inline bool find_memory(CPUX86State *env, Line *l)
-{
-#ifdef CONFIG_USER_ONLY
-    return physical_line(env, l);
-#else
-    int error_code = env->error_code;
-    bool found = physical_line(env, l) && l->memory;
-
-    env->error_code = error_code;
-    return found;
 #endif
 }
 
@@ -438,17 +427,9 @@ static void access_caches(const Access *a)
     RetireSource sources[2];
     uint64_t start[INSN_START_WORDS];
     Line lines[2];
+    int n = find_lines(a, lines);
     bool due;
-    int n;
-#ifndef CONFIG_USER_ONLY
-    /* Looking for a page must not change what an exception reports. */
-    int error_code = env->error_code;
 
-    n = find_lines(a, lines);
-    env->error_code = error_code;
-#else
-    n = find_lines(a, lines);
-#endif
     if (r->misses != r->misses_armed) {
         c->count_misses(env, r->misses_armed - r->misses);
         r->misses_armed = r->misses;
@@ -576,16 +557,6 @@ access_unknown(CPUX86State *env, uint64_t addr, uint32_t desc, uintptr_t ra)
     });
 }
 
-/* Whether somebody wants to know of loads that miss; only then r->misses is. */
-static inline bool told_of_misses(CPUX86State *env)
-{
-#ifdef CONFIG_USER_ONLY
-    return true;
-#else
-    return env->retire_flags & RETIRE_TB_LOADS;
-#endif
-}
-
 /* The same for one who is alone, even faster */
 static inline QEMU_ALWAYS_INLINE void
 filter_miss(CPUX86State *env, uint64_t addr, uint32_t desc, uintptr_t ra,
@@ -596,16 +567,17 @@ filter_miss(CPUX86State *env, uint64_t addr, uint32_t desc, uintptr_t ra,
     bool load = desc & RETIRE_ACCESS_LOAD;
     Line line = { .addr = addr };
 
-    if (f->has_ways && (r->misses > 0 || !told_of_misses(env)) &&
+    if (f->has_ways &&
+        (r->misses > 0 || !(env->retire_flags & RETIRE_TB_LOADS)) &&
         (addr & (RETIRE_LINE_SIZE - 1)) <= (desc & TCG_MEM_FILTER_LIMIT) &&
-        find_memory(env, &line)) {
+        physical_line(env, &line) && line.memory) {
         RetireSource source = retire_filter_access(f, line.line, addr, use);
 
         if (source == RETIRE_SOURCE_L1) {
             return;
         }
         if (source == RETIRE_SOURCE_L2) {
-            r->misses -= load && told_of_misses(env);
+            r->misses -= load && (env->retire_flags & RETIRE_TB_LOADS);
             if (env->retire_flags & RETIRE_TB_CACHES) {
                 note_sources(&(Access) {
                     .env = env,
