@@ -232,6 +232,7 @@ typedef struct Access {
     bool load, store;
     bool late;              /* the instruction has not been counted ahead */
     uint16_t offset;        /* its address in the page, if counted by row */
+    int mmu_idx;
     uintptr_t ra;
 } Access;
 
@@ -243,7 +244,7 @@ typedef struct Line {
 } Line;
 
 /* Find the physical line of an address; false if the access will fault. */
-static inline bool physical_line(CPUX86State *env, Line *l)
+static inline bool physical_line(CPUX86State *env, Line *l, int mmu_idx)
 {
 #ifdef CONFIG_USER_ONLY
     l->line = l->addr >> RETIRE_LINE_BITS;
@@ -252,7 +253,6 @@ static inline bool physical_line(CPUX86State *env, Line *l)
 #else
     CPUTLBEntryFull *full;
     void *host;
-    int mmu_idx = cpu_mmu_index(env_cpu(env), false);
     /* Looking for a page must not change what an exception reports. */
     int error_code = env->error_code;
     int flags = probe_access_full_mmu(env, l->addr, 1, MMU_DATA_LOAD,
@@ -326,7 +326,7 @@ static int find_lines(const Access *a, Line lines[2])
     lines[0].addr = a->addr;
     lines[1].addr = last & -(uint64_t)RETIRE_LINE_SIZE;
     for (int i = 0; i < n; i++) {
-        if (!physical_line(a->env, &lines[i])) {
+        if (!physical_line(a->env, &lines[i], a->mmu_idx)) {
             return 0;
         }
         /* It is going to be translated again, and to come back. */
@@ -553,6 +553,7 @@ access_unknown(CPUX86State *env, uint64_t addr, uint32_t desc, uintptr_t ra)
         /* In a step of several instructions, only the last one is. */
         .late = (desc & RETIRE_ACCESS_LATE) && insn_late(env, ra),
         .offset = desc >> RETIRE_ACCESS_OFFSET_SHIFT,
+        .mmu_idx = retire_access_mmu_idx(desc),
         .ra = ra,
     });
 }
@@ -570,7 +571,7 @@ filter_miss(CPUX86State *env, uint64_t addr, uint32_t desc, uintptr_t ra,
     if (f->has_ways &&
         (r->misses > 0 || !(env->retire_flags & RETIRE_TB_LOADS)) &&
         (addr & (RETIRE_LINE_SIZE - 1)) <= (desc & TCG_MEM_FILTER_LIMIT) &&
-        physical_line(env, &line) && line.memory) {
+        physical_line(env, &line, retire_access_mmu_idx(desc)) && line.memory) {
         RetireSource source = retire_filter_access(f, line.line, addr, use);
 
         if (source == RETIRE_SOURCE_L1) {
@@ -592,6 +593,13 @@ filter_miss(CPUX86State *env, uint64_t addr, uint32_t desc, uintptr_t ra,
     access_unknown(env, addr, desc, ra);
 }
 
+/* Two functions, so that choosing one of them saves no registers. */
+static void __attribute__((noinline))
+filter_miss_plain(CPUX86State *env, uint64_t addr, uint32_t desc, uintptr_t ra)
+{
+    filter_miss(env, addr, desc, ra, retire_ways_use);
+}
+
 #ifdef RETIRE_WAYS_AVX2
 static void __attribute__((target("avx2")))
 filter_miss_avx2(CPUX86State *env, uint64_t addr, uint32_t desc, uintptr_t ra)
@@ -609,7 +617,7 @@ void retire_filter_miss(CPUX86State *env, uint64_t addr, uint32_t desc,
         return;
     }
 #endif
-    filter_miss(env, addr, desc, ra, retire_ways_use);
+    filter_miss_plain(env, addr, desc, ra);
 }
 
 /* The same where the backend has no such test. */
@@ -627,6 +635,7 @@ void retire_cpu_access(CPUX86State *env, vaddr addr, unsigned size,
         .size = size,
         .load = type == MMU_DATA_LOAD,
         .store = type == MMU_DATA_STORE,
+        .mmu_idx = cpu_mmu_index(env_cpu(env), false),
         .ra = ra,
     };
     const RetireSlot *slot =

@@ -180,7 +180,13 @@ static inline RetireInsn retire_insn(CPUX86State *env, uint64_t ip,
 #define RETIRE_ACCESS_STORE     TCG_MEM_FILTER_STORE
 #define RETIRE_ACCESS_LOAD      (1u << 9)
 #define RETIRE_ACCESS_LATE      (1u << 10)  /* it may be counted late */
+#define RETIRE_ACCESS_MMU_IDX_SHIFT 11      /* 5 bits */
 #define RETIRE_ACCESS_OFFSET_SHIFT 16       /* if counted by row: its address */
+
+static inline int retire_access_mmu_idx(uint32_t desc)
+{
+    return desc >> RETIRE_ACCESS_MMU_IDX_SHIFT & 31;
+}
 
 /* TCGMemFilter.miss: the filter does not know that it changes nothing. */
 void retire_filter_miss(CPUX86State *env, uint64_t addr, uint32_t desc,
