@@ -723,12 +723,9 @@ bool retire_tb_left(CPUState *cs, const TranslationBlock *tb)
     CPUX86State *env = cpu_env(cs);
     RetireState *r = &env->retire;
 
-    if (!retire_tb_leaves(tb->cs_base, tb_cflags(tb))) {
+    if (!retire_tb_leaves(tb->cs_base, tb_cflags(tb)) ||
+        cpu_loop_exit_requested(cs)) {
         return false;
-    }
-    /* Pairs with retire_exit_requested(): what it stands for is seen now. */
-    if (qatomic_xchg(&r->requested, 0) && cpu_loop_exit_requested(cs)) {
-        return true;
     }
     cpu_sync_retire(env);
     r->step = retire_rows_step(env, tb->icount);
@@ -746,12 +743,9 @@ void retire_exit_requested(CPUState *cs)
 {
     CPUX86State *env = cpu_env(cs);
 
-    if (env_archcpu(env)->retire_counters) {
-        qatomic_store_release(&env->retire.requested, -1);
-    }
     /*
-     * Other blocks that have a fuse have no other check.  If another thread
-     * asks, it is soon enough when the fuse trips by itself.
+     * Blocks that have a fuse may have no other check.  If another thread asks,
+     * it is soon enough when the fuse trips by itself.
      */
     if (env->retire_flags && qemu_cpu_is_self(cs)) {
         retire_expire(&env->retire);

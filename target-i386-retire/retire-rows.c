@@ -144,7 +144,7 @@ static uint32_t rows_distance(CPUX86State *env)
     uint32_t left = rows_near(env, &branches);
 
     left = MIN(left, branches);
-    return MIN(left, c ? c->distance(env) : RETIRE_FUSE_CHECKED);
+    return MIN(left, c ? c->distance(env) : RETIRE_FUSE_MAX);
 }
 
 static uint32_t rows_misses(CPUX86State *env)
@@ -175,7 +175,7 @@ static RetirePlan rows_trip(CPUX86State *env, const RetireBlock *block,
     const RetireConsumer *c = told(env);
     RetirePlan plan = {
         .action = RETIRE_PLAN_RUN,
-        .insns = RETIRE_FUSE_CHECKED,
+        .insns = RETIRE_FUSE_MAX,
     };
     uint32_t left, branches;
 

@@ -62,7 +62,7 @@ typedef enum RetireMemory {
 /*
  * The first three are in one word, RetireState.memory.  A block adds all that
  * its instructions do when it starts, and whoever leaves it early gives back
- * what has not retired.  No fuse lasts for more than 32000 instructions of up
+ * what has not retired.  No fuse lasts for more than 16000 instructions of up
  * to 128 accesses each (ENTER has the most).
  */
 #define RETIRE_MEMORY_LOAD      1ull
@@ -105,8 +105,7 @@ typedef enum RetireMode {
  * RetireState.fuse; @branch says whether it ends in a branch that counts.
  */
 #define RETIRE_FUSE(insns, branch) ((int32_t)((insns) << 16 | (branch)))
-#define RETIRE_FUSE_MAX     8191    /* instructions */
-#define RETIRE_FUSE_CHECKED 32000   /* for blocks that look at requested, too */
+#define RETIRE_FUSE_MAX     16000   /* instructions */
 #define RETIRE_BLOCK_MAX    64      /* instructions */
 
 /* A block of translated code. */
@@ -146,18 +145,7 @@ typedef struct RetireState {
      * 31:16 are how many more instructions it need not hear of, bits 15:0 count
      * branches.  What armed minus fuse says has not been reported yet.
      */
-    union {
-        struct {
-            int32_t fuse, requested;
-        };
-        /*
-         * A block that looks for both is one that need not be told anything:
-         * @requested is -1 if it has been asked, perhaps by another thread, to
-         * leave, and else 0; and such a block leaves a fuse that it finds too
-         * short as it is, at least 0.
-         */
-        int64_t check;
-    };
+    int32_t fuse;
     int32_t armed;
     int32_t restored;       /* the fuse when a block was left, see below */
     /* The same for loads that L1D does not have but L2 has. */
@@ -282,7 +270,7 @@ static inline RetireCount retire_take(RetireState *r)
 }
 
 /*
- * @run instructions, up to RETIRE_FUSE_CHECKED, may retire before one of them
+ * @run instructions, up to RETIRE_FUSE_MAX, may retire before one of them
  * matters; a branch is an instruction, so that many branches, too.  What has
  * been taken off the fuse so far stays taken.
  */
