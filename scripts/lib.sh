@@ -89,19 +89,21 @@ mirror() {
     echo "$m"
 }
 
-# apt_lists SUITE: package lists of a suite in the cache, apart from apt's own.
+# apt_lists SUITE[:ARCHITECTURE]: package lists of a suite in the cache, apart
+# from apt's own.
 apt_lists() {
     d=$cache/apt/$1
     uri=$(mirror) || exit 1
+    codename=${1%:*}
     # Security updates are next to what they update.
-    case $1 in
+    case $codename in
     *-security) uri=${uri%/}; uri=${uri%/debian}/debian-security ;;
     esac
     signed='[signed-by=/usr/share/keyrings/debian-archive-keyring.gpg]'
     mkdir -p "$d/lists/partial" "$d/archives/partial"
     {
-        echo "deb $signed $uri $1 main"
-        echo "deb-src $signed $uri $1 main"
+        echo "deb $signed $uri $codename main"
+        echo "deb-src $signed $uri $codename main"
     } > "$d/sources.list"
     cat > "$d/apt.conf" << END
 Dir::Etc::sourcelist "$d/sources.list";
@@ -111,6 +113,10 @@ Dir::State::Lists "$d/lists";
 Dir::State::status "/var/lib/dpkg/status";
 Dir::Cache "$d";
 APT::Sandbox::User "$(id -un)";
+END
+    [ "$codename" = "$1" ] || cat >> "$d/apt.conf" << END
+APT::Architecture "${1#*:}";
+APT::Architectures "${1#*:}";
 END
     [ -z "$(find "$d/updated" -mtime -1 2>/dev/null)" ] || return 0
     apt-get -c "$d/apt.conf" --error-on=any update > "$logs/apt-$1.log" 2>&1 ||
@@ -151,7 +157,7 @@ usr_links() {
     done
 }
 
-# fetch_tree DIR SUITE PACKAGE...: unpack packages and all that they depend on
+# fetch_tree DIR SUITE[:ARCHITECTURE] PACKAGE...: unpack packages and all that they depend on
 # into DIR, as a root of a system, but install nothing: no maintainer scripts.
 fetch_tree() {
     dir=$1
