@@ -31,17 +31,25 @@ logged() {
     }
 }
 
-# As logged, but pass on one line of "[n/total] ..." progress in a hundred.
+# Not by awk: Debian 13's reads a pipe to its end first.
+progress_lines() {
+    last=0
+    while read -r n total; do
+        tenth=$((10 * n / total))
+        if [ "$total" -gt 100 ] && [ $tenth != $last ]; then
+            echo "        $n of $total"
+        fi
+        last=$tenth
+    done
+}
+
+# As logged, but pass on ten lines of a longer "[n/total] ..." progress.
 progress() {
     log=$logs/$1.log
     shift
     rm -f "$log.failed"
     { "$@" 2>&1 || touch "$log.failed"; } | tee "$log" |
-        awk -F '[][/]' '/^\[[0-9]+\/[0-9]+\]/ && $3 > 100 {
-            p = int(10 * $2 / $3)
-            if (p != last) { printf "        %d of %d\n", $2, $3; fflush() }
-            last = p
-        }'
+        sed -nu 's|^\[\([0-9]*\)/\([0-9]*\)\].*|\1 \2|p' | progress_lines
     if [ -e "$log.failed" ]; then
         rm -f "$log.failed"
         grep -E -A 15 '^FAILED|error:' "$log" | head -n 40 >&2 ||
