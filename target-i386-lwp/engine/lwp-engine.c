@@ -486,7 +486,7 @@ static inline bool store_at(const Place *p, LwpState *s,
     unsigned event = record->q[0] & 0xff;
     uint32_t next = s->head + LWP_RECORD_SIZE;
     uint32_t mask = 0;
-    uint64_t prng;
+    uint64_t prng = s->prng;
     int32_t reset, floor;
     uint8_t vector = 0;
     bool full;
@@ -501,7 +501,6 @@ static inline bool store_at(const Place *p, LwpState *s,
         reset = ld_interval(p, event);
         floor = reset & ~mask;
         if (mask) {
-            prng = s->prng;
             reset = floor | (int32_t)(prng_next(&prng) & mask);
         }
         /* Overrun shortens the next period (§1.1 step 5). */
