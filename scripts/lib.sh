@@ -165,8 +165,9 @@ usr_links() {
     done
 }
 
-# fetch_tree DIR SUITE[:ARCHITECTURE] PACKAGE...: unpack packages and all that they depend on
-# into DIR, as a root of a system, but install nothing: no maintainer scripts.
+# fetch_tree DIR SUITE[:ARCHITECTURE] PACKAGE...: unpack packages and all that
+# they depend on into DIR, as a root of a system, but install nothing: no
+# maintainer scripts.
 fetch_tree() {
     dir=$1
     suite=$2

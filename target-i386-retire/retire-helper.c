@@ -635,7 +635,6 @@ void retire_cpu_access(CPUX86State *env, vaddr addr, unsigned size,
         .size = size,
         .load = type == MMU_DATA_LOAD,
         .store = type == MMU_DATA_STORE,
-        .mmu_idx = cpu_mmu_index(env_cpu(env), false),
         .ra = ra,
     };
     const RetireSlot *slot =
@@ -651,6 +650,7 @@ void retire_cpu_access(CPUX86State *env, vaddr addr, unsigned size,
     }
     a.offset = insn_start(&a, start) & ~TARGET_PAGE_MASK;
     a.late = !RETIRE_INSN_START_INSNS(start[1]);
+    a.mmu_idx = cpu_mmu_index(env_cpu(env), false);
     /* FXRSTOR and its like are many loads. */
     do {
         a.size = size;
