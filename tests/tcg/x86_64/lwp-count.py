@@ -57,15 +57,25 @@ class Gdb:
         self.send(text)
         return self.receive()
 
+    def pc(self):
+        regs = self.run('g')
+        return struct.unpack('<Q', bytes.fromhex(regs[16 * 16:17 * 16]))[0]
+
 
 def debug(path):
+    """Step, and go on to the end; how many steps stayed at a REP."""
     gdb = Gdb(path)
+    stayed = 0
     for _ in range(60):
+        pc = gdb.pc()
         for _ in range(40):
+            before = pc
             gdb.run('s')
+            pc = gdb.pc()
+            stayed += pc == before
+        if pc == before:
+            continue
         # A breakpoint where the program is now, hit or not, is no instruction.
-        regs = gdb.run('g')
-        pc = struct.unpack('<Q', bytes.fromhex(regs[16 * 16:17 * 16]))[0]
         gdb.run(f'Z0,{pc:x},1')
         gdb.run('s')
         gdb.run(f'z0,{pc:x},1')
@@ -73,6 +83,7 @@ def debug(path):
     reply = gdb.run('c')
     while reply and reply[0] in 'ST':
         reply = gdb.run('C' + reply[1:3])
+    return stayed
 
 
 def run(name, plugin, qemu, options, program, gdb=False):
@@ -84,8 +95,8 @@ def run(name, plugin, qemu, options, program, gdb=False):
         cmd += ['-g', sock] if gdb else []
         cmd += options + program
         with subprocess.Popen(cmd, stdout=subprocess.PIPE) as proc:
-            if gdb:
-                debug(sock)
+            # To the plugin, each step is an instruction.
+            stayed = debug(sock) if gdb else 0
             out = proc.communicate()[0]
         with open(log, encoding='utf-8', errors='replace') as f:
             text = f.read()
@@ -93,7 +104,7 @@ def run(name, plugin, qemu, options, program, gdb=False):
         sys.exit(f'FAIL: {cmd}: exit status {proc.returncode}, '
                  f'{len(out)} bytes')
 
-    lwp = rest = 0
+    lwp, rest = 0, stayed
     for i in range(0, len(out), RESULT):
         head, missed = struct.unpack_from('<IxxxxQ', out, i + 16)
         interval, counter = struct.unpack_from('<ii', out, i + 128 + 8)
@@ -104,7 +115,7 @@ def run(name, plugin, qemu, options, program, gdb=False):
     total = int(re.search(r'total insns: (\d+)', text).group(1))
     ok = total == lwp + syscalls + rest
     print(f'{"PASS" if ok else "FAIL"}: {name}: plugin {total}, LWP {lwp} + '
-          f'{syscalls} system calls + {rest} not retired or outside')
+          f'{syscalls} system calls + {rest} not retired, outside or stayed')
     return ok, interval
 
 

@@ -194,6 +194,52 @@ static void test_watch_rep(void)
     set_dr(0, 0x400);
 }
 
+/*
+ * QEMU runs what hits a watchpoint again, alone.  Here that is always new code,
+ * so that there is no room for it some of the time: often with tb-size=1.  The
+ * lengths vary, lest room ends at the same place each time.
+ */
+static void test_watch_new(void)
+{
+    enum { ROUNDS = 5, LENGTHS = 11 };
+    /* movl $1, watched + 4; nop; nop; int EXIT */
+    static const uint8_t insns[15] = {
+        0xc7, 0x04, 0x25, [7] = 1, [11] = 0x90, 0x90, 0xcd, EXIT
+    };
+    static uint8_t code[4096][32];
+    uint32_t address = (uintptr_t)&watched[1];
+    bool ok = true;
+
+    watch();
+    for (int i = 0; i < ROUNDS * ARRAY_SIZE(code); i++) {
+        uint8_t *start = code[i % ARRAY_SIZE(code)];
+        uint8_t *store = start + i % LENGTHS;
+
+        __builtin_memset(start, 0x90, store - start);
+        __builtin_memcpy(store, insns, sizeof(insns));
+        __builtin_memcpy(store + 3, &address, sizeof(address));
+        set_up(USER_CODE64, (uintptr_t)start);
+        ok &= run() == DB && regs.rip == (uintptr_t)store + 11;
+    }
+    set_dr(0, 0x400);
+    report(ok, "a data breakpoint in code that is new");
+}
+
+/* The frame of an exception may hit one: it is seen at the handler's start. */
+static void test_watch_frame(void)
+{
+    bool ok;
+
+    set_handler(UD, skip_2);
+    idt[UD].low &= ~(7ull << 32);               /* no IST, but RSP0 */
+    set_up(USER_CODE64, (uintptr_t)code_ud2);
+    set_dr((uintptr_t)kernel_stack + sizeof(kernel_stack) - 8, 0xd0401);
+    ok = run() == DB && regs.rip == (uintptr_t)skip_2 && regs.cs == CODE64;
+    set_dr(0, 0x400);
+    reset_handler(UD);
+    report(ok, "a data breakpoint on an exception's stack");
+}
+
 static void set_break(void)
 {
     set_dr((uintptr_t)break_here, 0x401);
@@ -522,10 +568,12 @@ int main(void)
 {
     kernel_init();
     test_watch_rep();
+    test_watch_new();
     lwp_make_available();
     apic_init(LVT_MASKED);
     write_cr4(read_cr4() | CR4_PCE);
     init_entries();
+    test_watch_frame();
     start_lwp(1);
     report(slwpcb() == user_cb, "LWP is enabled beside the counters");
     report(rdmsr(MSR_PLATFORM_INFO) == CPUID_FAULT &&
