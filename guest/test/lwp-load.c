@@ -136,7 +136,7 @@ static void __attribute__((noreturn)) mayfly(unsigned n)
     }
     profile_set(&p, LWP_FLAG(LWP_IRE), 100, 32);
     profile_start(&p);
-    spin(n % 2000 + 1);
+    spin(n % 2000);
     switch (n % 3) {
     case 0:
         execl("/proc/self/exe", "lwp-load", "probe", NULL);

@@ -74,10 +74,12 @@ static inline int write_string(const char *path, const char *s)
     return err;
 }
 
-/* Some time in user mode: @n branches, and at least one */
+/* Some time in user mode, and @n branches */
 static inline void spin(unsigned n)
 {
-    __asm__ volatile("1: sub $1, %0\n jnz 1b" : "+r" (n) : : "cc");
+    if (n) {
+        __asm__ volatile("1: sub $1, %0\n jnz 1b" : "+r" (n) : : "cc");
+    }
 }
 
 static const char features[] __attribute__((unused)) =
