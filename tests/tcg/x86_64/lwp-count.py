@@ -74,7 +74,7 @@ def debug(path):
             pc = gdb.pc()
             stayed += pc == before
         if pc == before:
-            continue
+            continue    # A step at a breakpoint may be an iteration or none.
         # A breakpoint where the program is now, hit or not, is no instruction.
         gdb.run(f'Z0,{pc:x},1')
         gdb.run('s')
