@@ -133,7 +133,9 @@ static void insert(Profile *p, Flood flood, uint32_t flags, unsigned n)
             profile_start(p);
         }
         __lwpins32(0, 0, MARK);
-        p->cb->tail = p->cb->head;
+        __atomic_store_n(&p->cb->tail,
+                         __atomic_load_n(&p->cb->head, __ATOMIC_ACQUIRE),
+                         __ATOMIC_RELEASE);
         if (flood == STOP) {
             profile_stop();
             sched_yield();
@@ -221,7 +223,8 @@ static void test_throttle(void)
 
         loud = shortest(tests[i].flood, LWP_FLAG_INT, processes, inserts);
         after = status();
-        check(after.throttles > before.throttles &&
+        /* More than once in each of the three. */
+        check(after.throttles - before.throttles > 3 &&
               after.interrupts > before.interrupts &&
               after.interrupts - before.interrupts < 3 * inserts / 2,
               "%s: %" PRIu64 " interrupts of %u, throttled %" PRIu64 " times",

@@ -8,10 +8,10 @@
  *
  * PREFIX.code has a line "ADDRESS BYTES" for each instruction translated, in
  * hexadecimal; its number is that of the line, from 0.  PREFIX.N has 32-bit
- * words, the numbers of what vCPU N starts.  If bit 31 is set, the state in
- * front of it follows: 16 registers (RAX, RCX, RDX, RBX, RSP, RBP, RSI, RDI,
- * R8 to R15) and STACK bytes from RSP on, in 64-bit words.  That is so for
- * those whose effect on the counters depends on it, and for those at the
+ * words, little-endian, the numbers of what vCPU N starts.  If bit 31 is set,
+ * the state in front of it follows: 16 registers (RAX, RCX, RDX, RBX, RSP, RBP,
+ * RSI, RDI, R8 to R15) and STACK bytes from RSP on, in 64-bit words.  That is
+ * so for those whose effect on the counters depends on it, and for those at the
  * addresses of entry, where handlers of signals or exceptions begin.  Nothing
  * is written before the instruction at the address of from starts.
  *
@@ -21,6 +21,7 @@
  * emulation both are the same.
  */
 
+#include <endian.h>
 #include <glib.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -60,7 +61,7 @@ static struct qemu_plugin_scoreboard *cpus;
 static void start(unsigned vcpu, void *number)
 {
     Cpu *cpu = qemu_plugin_scoreboard_find(cpus, vcpu);
-    uint32_t word = GPOINTER_TO_UINT(number);
+    uint32_t word = htole32(GPOINTER_TO_UINT(number));
 
     if (!cpu->on) {
         return;
@@ -71,7 +72,7 @@ static void start(unsigned vcpu, void *number)
 static void start_with_state(unsigned vcpu, void *number)
 {
     Cpu *cpu = qemu_plugin_scoreboard_find(cpus, vcpu);
-    uint32_t word = GPOINTER_TO_UINT(number) | WITH_STATE;
+    uint32_t word = htole32(GPOINTER_TO_UINT(number) | WITH_STATE);
     uint64_t state[REGS + STACK / 8] = { 0 };
     g_autoptr(GByteArray) buf = g_byte_array_new();
 
@@ -85,7 +86,7 @@ static void start_with_state(unsigned vcpu, void *number)
             memcpy(&state[i], buf->data, MIN(buf->len, sizeof(state[i])));
         }
     }
-    if (qemu_plugin_read_memory_vaddr(state[RSP], buf, STACK)) {
+    if (qemu_plugin_read_memory_vaddr(le64toh(state[RSP]), buf, STACK)) {
         memcpy(&state[REGS], buf->data, STACK);
     }
     fwrite(&word, sizeof(word), 1, cpu->out);
@@ -97,9 +98,10 @@ static void access_memory(unsigned vcpu, qemu_plugin_meminfo_t info,
 {
     Cpu *cpu = qemu_plugin_scoreboard_find(cpus, vcpu);
     struct qemu_plugin_hwaddr *hw = qemu_plugin_get_hwaddr(info, addr);
-    uint32_t word = ACCESS | 1u << qemu_plugin_mem_size_shift(info) |
-                    (qemu_plugin_mem_is_store(info) ? STORE : 0);
-    uint64_t addrs[] = { addr, hw ? qemu_plugin_hwaddr_phys_addr(hw) : addr };
+    uint64_t phys = hw ? qemu_plugin_hwaddr_phys_addr(hw) : addr;
+    uint32_t word = htole32(ACCESS | 1u << qemu_plugin_mem_size_shift(info) |
+                            (qemu_plugin_mem_is_store(info) ? STORE : 0));
+    uint64_t addrs[] = { htole64(addr), htole64(phys) };
 
     if (cpu->on) {
         fwrite(&word, sizeof(word), 1, cpu->out);
