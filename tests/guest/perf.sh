@@ -52,7 +52,7 @@ reports() {
 # busy host is behind
 warnings() {
     tr -d '\r' < "$log" | sed -n 's/^dmesg: //p' | sort |
-        grep -Ev 'calibrat|8254 timer|hrtimer:|clocksource|too long'
+        grep -Ev 'calibrat|8254 timer|hrtimer:|clocksource|TSC found unstable|too long'
 }
 
 for kernel; do
