@@ -11,7 +11,8 @@
 
 #define ARRAY_SIZE(a)   (sizeof(a) / sizeof((a)[0]))
 #define THREADS         3
-#define ROUNDS          2000
+#define ROUNDS          2000    /* of each thread, at least */
+#define WRITES          100     /* while all of them run, at least */
 #define INSNS           (2 + 100 * 24 + 1)      /* of lwp_code */
 #define RWX             (PROT_READ | PROT_WRITE | PROT_EXEC)
 
@@ -32,12 +33,13 @@ typedef struct Runner {
     int interval;
     uintptr_t code;
     bool ok;
-    uint64_t insns;
+    uint64_t rounds, insns;
 } Runner;
 
 static Runner runners[THREADS];
 static uint8_t *pages;
 static int running = THREADS;
+static uint32_t n;                              /* code written so far */
 
 static void *run(void *arg)
 {
@@ -46,7 +48,8 @@ static void *run(void *arg)
 
     lwp_init(&r->cb, r->ring, sizeof(r->ring), 1u << IRE);
     r->cb.event[IRE - 1].interval = r->cb.event[IRE - 1].counter = r->interval;
-    for (int i = 0; i < ROUNDS; i++) {
+    while (r->rounds < ROUNDS ||
+           __atomic_load_n(&n, __ATOMIC_SEQ_CST) < WRITES) {
         uintptr_t ax = got;
 
         asm volatile("llwpcb %2\n call *%1\n mov %%eax, %%edx\n"
@@ -56,6 +59,7 @@ static void *run(void *arg)
                      : "ecx", "edx", "memory", "cc");
         got = ax;
         want += 2100;
+        r->rounds++;
     }
     r->ok = got == want;
     r->insns = (uint64_t)(r->cb.head / 32 + r->cb.missed) * (r->interval + 1) +
@@ -75,7 +79,7 @@ int main(void)
     static const int intervals[THREADS] = { 20, 30, 47 };
     pthread_t thread[THREADS];
     uint8_t *written, *other;
-    uint32_t n = 0, bad = 0;
+    uint32_t bad = 0;
     unsigned at = 0;
 
     pages = map_pages(2, RWX);
@@ -94,7 +98,8 @@ int main(void)
         uint32_t (*fn)(void) = (void *)written;
 
         memcpy(written + 1, &n, 4);
-        bad += fn() != n++;
+        bad += fn() != n;
+        __atomic_fetch_add(&n, 1, __ATOMIC_SEQ_CST);
         switch (n % 8) {
         case 0:
             mprotect(pages, PAGE, PROT_READ | PROT_EXEC);
@@ -110,11 +115,13 @@ int main(void)
             break;
         }
     }
-    report(n > 10 && bad == 0, "code that is written runs as it was written");
+    report(n >= WRITES && bad == 0,
+           "code that is written runs as it was written");
     for (int i = 0; i < THREADS; i++) {
-        uint64_t want = (uint64_t)ROUNDS * (INSNS + 3);
+        uint64_t want;
 
         pthread_join(thread[i], NULL);
+        want = runners[i].rounds * (INSNS + 3);
         report(runners[i].ok, "thread %d runs its code", i);
         report(runners[i].insns == want,
                "interval %d: %d instructions (%d)", intervals[i], (int)want,
