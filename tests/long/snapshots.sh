@@ -3,12 +3,12 @@
 #
 # usage: tests/long/snapshots.sh [--release 10.0] [--minutes N]
 #
-# For LWP and for the PMU, 1000 snapshots at random moments, each one gone on
-# from and compared, and snapshots of which every byte of their sections has
-# been changed, in ten ways: qtests that scripts/check runs for a moment.  Some
-# minutes each; what has passed with this QEMU is not run again, and with
-# --minutes, none is started later than that.  $QTEST_QEMU_BINARY may be another
-# QEMU, with sanitizers.
+# For LWP and for the PMU, snapshots at random moments, 1000 of one CPU and 100
+# of two, each one gone on from and compared, and snapshots of which every byte
+# of their sections has been changed, in ten ways: qtests that scripts/check runs
+# for a moment.  Some minutes each; what has passed with this QEMU is not run
+# again, and with --minutes, none is started later than that.  $QTEST_QEMU_BINARY
+# may be another QEMU, with sanitizers.
 set -u
 
 # shellcheck source=tests/long/common
@@ -19,8 +19,8 @@ QTEST_QEMU_BINARY=${QTEST_QEMU_BINARY:-$bld/qemu-system-x86_64}
 export QTEST_QEMU_BINARY
 
 failed=0
-for t in lwp/migrate/bytes pmu/migrate/bytes lwp/migrate/snapshot \
-    pmu/migrate/snapshot; do
+for t in lwp/migrate/bytes pmu/migrate/bytes lwp/migrate/snapshot-smp \
+    pmu/migrate/snapshot-smp lwp/migrate/snapshot pmu/migrate/snapshot; do
     title=snapshots-long/$t
     log=$build/logs/long-snapshots-$(echo $t | tr / -).log
     if grep "^PASS $title: .* $QTEST_QEMU_BINARY" "$state"; then

@@ -840,12 +840,14 @@ static void guest_create_disk(Guest *g)
 #define NULL_DRIVE \
     " -drive if=none,node-name=null,driver=null-co,read-zeroes=on >/dev/null"
 
-static void guest_run_with_disk(Guest *g, bool fault)
+static void guest_run_with_disk(Guest *g, unsigned cpus, bool fault)
 {
+    g_autofree char *args = g_strdup_printf("-S -smp %u" NULL_DRIVE, cpus);
+
     guest_init(g);
-    guest_start(g, "max,+lwp", "-S -smp 2" NULL_DRIVE);
+    guest_start(g, "max,+lwp", args);
     guest_create_disk(g);
-    guest_prepare_all(g, 2, fault);
+    guest_prepare_all(g, cpus, fault);
     guest_cont(g);
 }
 
@@ -861,13 +863,25 @@ static void guest_snapshot(Guest *g)
     guest_hmp(g, "delvm lwp");
 }
 
-static void test_snapshot(void)
+typedef struct SnapshotTest {
+    const char *name;
+    unsigned cpus;
+    int number;         /* of snapshots, where it may take long */
+} SnapshotTest;
+
+static const SnapshotTest snapshot_tests[] = {
+    { "snapshot", 1, 1000 },
+    { "snapshot-smp", 2, 100 },
+};
+
+static void test_snapshot(gconstpointer opaque)
 {
-    int number = g_test_slow() ? 1000 : 5;
+    const SnapshotTest *t = opaque;
+    int number = g_test_slow() ? t->number : 5;
     g_autofree char *args = NULL;
     Guest g;
 
-    guest_run_with_disk(&g, false);
+    guest_run_with_disk(&g, t->cpus, false);
     for (int i = 0; i < number; i++) {
         guest_consume(&g, g_test_rand_int_range(0, 100));
         guest_snapshot(&g);
@@ -878,8 +892,9 @@ static void test_snapshot(void)
     /* In another QEMU */
     guest_hmp(&g, "savevm lwp");
     guest_quit(&g);
-    args = g_strdup_printf("-smp 2 -loadvm lwp "
-                           "-drive if=none,format=qcow2,file=%s", g.disk);
+    args = g_strdup_printf("-smp %u -loadvm lwp "
+                           "-drive if=none,format=qcow2,file=%s",
+                           t->cpus, g.disk);
     guest_start(&g, "max,+lwp", args);
     guest_consume(&g, 100);
     guest_cleanup(&g);
@@ -894,7 +909,7 @@ static void test_pending(void)
 {
     Guest g;
 
-    guest_run_with_disk(&g, true);
+    guest_run_with_disk(&g, 2, true);
     for (int i = 0; i < 3; i++) {
         for (unsigned cpu = 0; cpu < g.cpus; cpu++) {
             uint64_t area = AREA(cpu);
@@ -1066,7 +1081,7 @@ static void test_bytes(void)
     Session saved[MAX_CPUS];
     Guest g;
 
-    guest_run_with_disk(&g, false);
+    guest_run_with_disk(&g, 2, false);
     guest_consume(&g, 10);
     qtest_qmp_assert_success(g.qts, "{ 'execute': 'stop' }");
     guest_poll(&g, 0);
@@ -1417,7 +1432,12 @@ int main(int argc, char **argv)
 
         qtest_add_data_func(path, t, test_migrate);
     }
-    qtest_add_func("/lwp/migrate/snapshot", test_snapshot);
+    for (int i = 0; i < G_N_ELEMENTS(snapshot_tests); i++) {
+        const SnapshotTest *t = &snapshot_tests[i];
+        g_autofree char *path = g_strdup_printf("/lwp/migrate/%s", t->name);
+
+        qtest_add_data_func(path, t, test_snapshot);
+    }
     qtest_add_func("/lwp/migrate/pending", test_pending);
     qtest_add_func("/lwp/migrate/not-needed", test_not_needed);
     qtest_add_func("/lwp/migrate/fields", test_fields);

@@ -697,24 +697,38 @@ static void guest_hmp(Guest *g, const char *command)
     "-drive if=none,node-name=null,driver=null-co,read-zeroes=on >/dev/null"
 
 /* With an empty image, into which snapshots go */
-static void guest_start_with_disk(Guest *g)
+static void guest_start_with_disk(Guest *g, unsigned cpus)
 {
+    g_autofree char *args = g_strdup_printf("-S -smp %u " NULL_DRIVE, cpus);
+
     guest_init(g);
-    guest_start(g, SKYLAKE ",pmu=on", "-S -smp 2 " NULL_DRIVE);
+    guest_start(g, SKYLAKE ",pmu=on", args);
     qtest_qmp_assert_success(g->qts, "{ 'execute': 'blockdev-snapshot-sync',"
                              "'arguments': { 'node-name': 'null',"
                              "'snapshot-file': %s,"
                              "'snapshot-node-name': 'disk' } }", g->disk);
-    guest_prepare_all(g, 2);
+    guest_prepare_all(g, cpus);
 }
 
-static void test_snapshot(void)
+typedef struct SnapshotTest {
+    const char *name;
+    unsigned cpus;
+    int number;         /* of snapshots, where it may take long */
+} SnapshotTest;
+
+static const SnapshotTest snapshot_tests[] = {
+    { "snapshot", 1, 1000 },
+    { "snapshot-smp", 2, 100 },
+};
+
+static void test_snapshot(gconstpointer opaque)
 {
-    int number = g_test_slow() ? 1000 : 5;
+    const SnapshotTest *t = opaque;
+    int number = g_test_slow() ? t->number : 5;
     g_autofree char *args = NULL;
     Guest g, saved;
 
-    guest_start_with_disk(&g);
+    guest_start_with_disk(&g, t->cpus);
     guest_cont(&g);
     for (int i = 0; i < number; i++) {
         guest_consume(&g, g_test_rand_int_range(1, 100));
@@ -734,8 +748,9 @@ static void test_snapshot(void)
     /* In another QEMU */
     guest_hmp(&g, "savevm pmu");
     guest_quit(&g);
-    args = g_strdup_printf("-smp 2 -loadvm pmu "
-                           "-drive if=none,format=qcow2,file=%s", g.disk);
+    args = g_strdup_printf("-smp %u -loadvm pmu "
+                           "-drive if=none,format=qcow2,file=%s",
+                           t->cpus, g.disk);
     guest_start(&g, SKYLAKE ",pmu=on", args);
     guest_consume(&g, 100);
     guest_cleanup(&g);
@@ -777,7 +792,7 @@ static void test_pending(void)
 {
     Guest g;
 
-    guest_start_with_disk(&g);
+    guest_start_with_disk(&g, 2);
     for (unsigned cpu = 0; cpu < g.cpus; cpu++) {
         guest_rearm(&g, cpu, 200);
         qtest_writel(g.qts, AREA(cpu) + HOLD, 1);
@@ -961,7 +976,7 @@ static void test_bytes(void)
 {
     Guest g, saved;
 
-    guest_start_with_disk(&g);
+    guest_start_with_disk(&g, 2);
     guest_cont(&g);
     guest_consume(&g, 10);
     saved = g;
@@ -1464,7 +1479,12 @@ int main(int argc, char **argv)
         qtest_add_data_func(path, t, test_storm);
     }
     qtest_add_func("/pmu/migrate/live", test_migrate);
-    qtest_add_func("/pmu/migrate/snapshot", test_snapshot);
+    for (int i = 0; i < G_N_ELEMENTS(snapshot_tests); i++) {
+        const SnapshotTest *t = &snapshot_tests[i];
+        g_autofree char *path = g_strdup_printf("/pmu/migrate/%s", t->name);
+
+        qtest_add_data_func(path, t, test_snapshot);
+    }
     qtest_add_func("/pmu/migrate/pending", test_pending);
     qtest_add_func("/pmu/migrate/fields", test_fields);
     qtest_add_func("/pmu/migrate/without", test_without);
