@@ -355,10 +355,11 @@ static bool in_user_mode(CPUX86State *env)
     return (env->hflags & (HF_CPL_MASK | HF_SMM_MASK)) == 3;
 }
 
-/* Whether LWP counts what runs. */
-static bool counts(CPUX86State *env)
+/* Whether LWP is told of what retires. */
+static bool is_told(CPUX86State *env)
 {
-    return lwp_enabled(&env->lwp) && in_user_mode(env);
+    return lwp_enabled(&env->lwp) && in_user_mode(env) &&
+           lwp_mode(&env->lwp) != RETIRE_OFF;
 }
 
 static RetireMode lwp_retire_mode(CPUX86State *env, bool *loads)
@@ -502,7 +503,7 @@ void lwp_cpu_xrstor(X86Access *ac, target_ulong ptr, bool init)
     CPUX86State *env = ac->env;
     LwpSegment ds = data_segment(env);
     uint64_t old = env->lwp.cbaddr;
-    bool counted = counts(env);
+    bool told = is_told(env);
     uint8_t image[LWP_XSAVE_SIZE];
 
     for (int i = 0; i < sizeof(image) && !init; i += 8) {
@@ -513,8 +514,8 @@ void lwp_cpu_xrstor(X86Access *ac, target_ulong ptr, bool init)
                env->hflags & HF_CPL_MASK ? &ds : NULL);
     lwp_cpu_trace(env, old);
     cpu_sync_retire(env);
-    /* If it ends what counts, nobody is told that it has retired. */
-    env->lwp.started = counted && counts(env);
+    /* Only from one session to another would it be told of this. */
+    env->lwp.started = told && is_told(env);
 }
 
 #ifndef CONFIG_USER_ONLY

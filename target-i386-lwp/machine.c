@@ -21,6 +21,7 @@ static int lwp_pre_save(void *opaque)
     retire_cpu_count(&cpu->env);
     /* What goes on from here sees what the destination will. */
     retire_cpu_flush(cpu);
+    cpu->lwp_stream = cpu->env.lwp;
     return 0;
 }
 
@@ -34,12 +35,14 @@ static int lwp_post_load(void *opaque, int version_id)
                      "which this CPU does not have", CPU(cpu)->cpu_index);
         return -EINVAL;
     }
-    if (!lwp_load_state(&env->lwp, &env->lwp_config,
+    if (!lwp_load_state(&cpu->lwp_stream, &env->lwp_config,
                         env->xcr0 & XSTATE_LWP_MASK)) {
         error_report("CPU %d: inconsistent LWP state in the incoming stream",
                      CPU(cpu)->cpu_index);
         return -EINVAL;
     }
+    /* A guest can go on with what it has if a snapshot is refused. */
+    env->lwp = cpu->lwp_stream;
     retire_cpu_flush(cpu);
     return 0;
 }
@@ -62,25 +65,25 @@ const VMStateDescription vmstate_lwp = {
     .pre_save = lwp_pre_save,
     .post_load = lwp_post_load,
     .fields = (const VMStateField[]) {
-        VMSTATE_UINT64(env.lwp.cfg, X86CPU),
-        VMSTATE_UINT64(env.lwp.cbaddr, X86CPU),
-        VMSTATE_UINT64(env.lwp.base, X86CPU),
-        VMSTATE_UINT64(env.lwp.prng, X86CPU),
-        VMSTATE_UINT64(env.lwp.ip_first, X86CPU),
-        VMSTATE_UINT64(env.lwp.ip_span, X86CPU),
-        VMSTATE_UINT64(env.lwp.deferred_ip, X86CPU),
-        VMSTATE_STRUCT_ARRAY(env.lwp.pending, X86CPU, LWP_NR_EVENTS, 1,
+        VMSTATE_UINT64(lwp_stream.cfg, X86CPU),
+        VMSTATE_UINT64(lwp_stream.cbaddr, X86CPU),
+        VMSTATE_UINT64(lwp_stream.base, X86CPU),
+        VMSTATE_UINT64(lwp_stream.prng, X86CPU),
+        VMSTATE_UINT64(lwp_stream.ip_first, X86CPU),
+        VMSTATE_UINT64(lwp_stream.ip_span, X86CPU),
+        VMSTATE_UINT64(lwp_stream.deferred_ip, X86CPU),
+        VMSTATE_STRUCT_ARRAY(lwp_stream.pending, X86CPU, LWP_NR_EVENTS, 1,
                              vmstate_lwp_record, LwpRecord),
-        VMSTATE_INT32_ARRAY(env.lwp.counter, X86CPU, LWP_NR_EVENTS),
-        VMSTATE_UINT32(env.lwp.size, X86CPU),
-        VMSTATE_UINT32(env.lwp.head, X86CPU),
-        VMSTATE_UINT32(env.lwp.flags, X86CPU),
-        VMSTATE_UINT32(env.lwp.filters, X86CPU),
-        VMSTATE_UINT32(env.lwp.ref_fraction, X86CPU),
-        VMSTATE_UINT32(env.lwp.npending, X86CPU),
-        VMSTATE_UINT8(env.lwp.ip_filter, X86CPU),
-        VMSTATE_BOOL(env.lwp.deferred, X86CPU),
-        VMSTATE_UINT32(env.lwp.away, X86CPU),
+        VMSTATE_INT32_ARRAY(lwp_stream.counter, X86CPU, LWP_NR_EVENTS),
+        VMSTATE_UINT32(lwp_stream.size, X86CPU),
+        VMSTATE_UINT32(lwp_stream.head, X86CPU),
+        VMSTATE_UINT32(lwp_stream.flags, X86CPU),
+        VMSTATE_UINT32(lwp_stream.filters, X86CPU),
+        VMSTATE_UINT32(lwp_stream.ref_fraction, X86CPU),
+        VMSTATE_UINT32(lwp_stream.npending, X86CPU),
+        VMSTATE_UINT8(lwp_stream.ip_filter, X86CPU),
+        VMSTATE_BOOL(lwp_stream.deferred, X86CPU),
+        VMSTATE_UINT32(lwp_stream.away, X86CPU),
         VMSTATE_END_OF_LIST()
     }
 };

@@ -13,11 +13,20 @@
 
 bool cpuid_fault_realize(X86CPU *cpu, Error **errp)
 {
+    static int common = -1;
+
     if (cpu->cpuid_fault && (!tcg_enabled() || !IS_INTEL_CPU(&cpu->env))) {
         error_setg(errp, "Property 'cpuid-fault' needs TCG and a CPU of "
                    "Intel's");
         return false;
     }
+    /* A program must not meet a processor where its tracer is not asked. */
+    if (common >= 0 && cpu->cpuid_fault != common) {
+        error_setg(errp, "Property 'cpuid-fault' must be the same for all "
+                   "CPUs");
+        return false;
+    }
+    common = cpu->cpuid_fault;
     return true;
 }
 

@@ -192,6 +192,17 @@ static inline int retire_access_mmu_idx(uint32_t desc)
 void retire_filter_miss(CPUX86State *env, uint64_t addr, uint32_t desc,
                         uintptr_t ra);
 
+/* Report what has retired, where the consumer can access guest memory. */
+void retire_cpu_settle(CPUX86State *env);
+
+/* An exception or interrupt is about to be delivered. */
+static inline void retire_settle(CPUX86State *env)
+{
+    if (unlikely(env->retire_flags)) {
+        retire_cpu_settle(env);
+    }
+}
+
 #ifdef CONFIG_TCG
 /*
  * Whether a block leaves for QEMU's main loop, as for an exit request, if the
@@ -287,9 +298,6 @@ static inline void retire_page_flushed(CPUX86State *env)
     env->retire_filter.mapping = 0;
 }
 
-/* Report what has retired, where the consumer can access guest memory. */
-void retire_cpu_settle(CPUX86State *env);
-
 /*
  * An instruction that began in @row has retired that translated code does not
  * count; @branch if it is a far one.
@@ -300,14 +308,6 @@ static inline void retire_one(CPUX86State *env, RetireRow row, bool branch)
 {
     if (unlikely(env_archcpu(env)->retire_counters)) {
         retire_cpu_one(env, row, branch);
-    }
-}
-
-/* An exception or interrupt is about to be delivered. */
-static inline void retire_settle(CPUX86State *env)
-{
-    if (unlikely(env->retire_flags)) {
-        retire_cpu_settle(env);
     }
 }
 

@@ -6,8 +6,6 @@
 #include <string.h>
 #include "cache.h"
 
-typedef RetireWays Level;
-
 /*
  * A processor works on its own caches under its own lock, and others take a
  * line away under that same lock.  All that concerns others is done under the
@@ -15,7 +13,7 @@ typedef RetireWays Level;
  */
 struct RetireCache {
     atomic_flag lock;
-    Level l1, l2;
+    RetireWays l1, l2;
     bool in_slots;          /* L1's ways */
     RetireFilter *filter;
     RetireUncore *uncore;
@@ -25,7 +23,7 @@ struct RetireCache {
 struct RetireUncore {
     atomic_flag lock;
     atomic_bool shared;     /* or else caches need no locks */
-    Level l3;
+    RetireWays l3;
     RetireCache *caches;
 };
 
@@ -77,9 +75,9 @@ bool retire_geometry_valid(const RetireGeometry *g)
     return (sets & (sets - 1)) == 0;
 }
 
-static bool level_init(Level *l, const RetireGeometry *g)
+static bool level_init(RetireWays *l, const RetireGeometry *g)
 {
-    *l = (Level) { 0 };
+    *l = (RetireWays) { 0 };
     if (g->size == 0) {
         return true;
     }
@@ -100,7 +98,7 @@ static bool l1_init(RetireCache *c, const RetireGeometry *g)
     if (!c->in_slots) {
         return level_init(&c->l1, g);
     }
-    c->l1 = (Level) {
+    c->l1 = (RetireWays) {
         .ways = f->slot[0].way,
         .set_mask = RETIRE_NR_SLOTS - 1,
         .assoc = g->assoc,
@@ -122,12 +120,12 @@ static void l1_free(RetireCache *c)
     }
 }
 
-static inline uint64_t *set_of(const Level *l, uint64_t line)
+static inline uint64_t *set_of(const RetireWays *l, uint64_t line)
 {
     return l->ways + (line & l->set_mask) * l->stride;
 }
 
-static void level_flush(Level *l)
+static void level_flush(RetireWays *l)
 {
     if (l->assoc) {
         for (uint64_t n = 0; n <= l->set_mask; n++) {
@@ -152,7 +150,8 @@ static inline uint32_t find_in(const uint64_t *set, uint64_t line,
     return way;
 }
 
-static inline uint32_t find(const Level *l, const uint64_t *set, uint64_t line)
+static inline uint32_t find(const RetireWays *l, const uint64_t *set,
+                            uint64_t line)
 {
     switch (l->assoc) {
     case 4:
@@ -165,7 +164,7 @@ static inline uint32_t find(const Level *l, const uint64_t *set, uint64_t line)
 }
 
 /* The way that has @line, or NULL. */
-static uint64_t *way_of(const Level *l, uint64_t line)
+static uint64_t *way_of(const RetireWays *l, uint64_t line)
 {
     uint64_t *set;
     uint32_t way;
@@ -178,7 +177,7 @@ static uint64_t *way_of(const Level *l, uint64_t line)
     return way < l->assoc ? &set[way] : NULL;
 }
 
-static bool has(Level *l, uint64_t line)
+static bool has(RetireWays *l, uint64_t line)
 {
     return way_of(l, line);
 }
@@ -192,7 +191,7 @@ static inline void move_to_front(uint64_t *set, uint32_t way, uint64_t word)
 }
 
 /* Add a line that is not there; returns what makes room. */
-static uint64_t insert(Level *l, uint64_t word)
+static uint64_t insert(RetireWays *l, uint64_t word)
 {
     uint64_t *set = set_of(l, word >> RETIRE_WAY_SHIFT);
     uint64_t victim = set[l->assoc - 1];
@@ -203,7 +202,7 @@ static uint64_t insert(Level *l, uint64_t word)
 }
 
 /* Make the line of @word the most recent one; returns what makes room. */
-static uint64_t touch(Level *l, uint64_t word)
+static uint64_t touch(RetireWays *l, uint64_t word)
 {
     uint64_t line = word >> RETIRE_WAY_SHIFT;
     uint64_t *set = set_of(l, line);
@@ -217,7 +216,7 @@ static uint64_t touch(Level *l, uint64_t word)
 }
 
 /* These two return whether the line was there. */
-static bool take(Level *l, uint64_t line)
+static bool take(RetireWays *l, uint64_t line)
 {
     uint64_t *way = way_of(l, line), *last;
 
@@ -230,7 +229,7 @@ static bool take(Level *l, uint64_t line)
     return true;
 }
 
-static bool share(Level *l, uint64_t line)
+static bool share(RetireWays *l, uint64_t line)
 {
     uint64_t *way = way_of(l, line);
 
@@ -410,7 +409,7 @@ RetireSource retire_cache_access(RetireCache *c, uint64_t line, uint64_t addr,
  * caches of all others.  Returns whether one of them has had the line.
  */
 static bool snoop(RetireCache *c, uint64_t line,
-                  bool (*op)(Level *l, uint64_t line))
+                  bool (*op)(RetireWays *l, uint64_t line))
 {
     bool found = false;
 

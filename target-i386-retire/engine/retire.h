@@ -400,6 +400,9 @@ static inline void retire_expire(RetireState *r)
     int32_t left = r->fuse & -(1 << 16);
 
     if (left > 0) {
+        if (r->restored == r->fuse) {
+            r->restored -= left;
+        }
         r->fuse -= left;
         r->armed -= left;
     }

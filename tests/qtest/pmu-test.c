@@ -1082,6 +1082,7 @@ static void test_hotplug(void)
     assert_other(qtest_qmp(g.qts, PLUG ", 'pmu-counters': 8 } }"));
     assert_other(qtest_qmp(g.qts, PLUG ", 'full-width-write': false } }"));
     assert_other(qtest_qmp(g.qts, PLUG ", 'insn-clocks': 2 } }"));
+    assert_other(qtest_qmp(g.qts, PLUG ", 'cpuid-fault': true } }"));
     guest_prepare(&g, 1, RUN);
     qtest_qmp_assert_success(g.qts, PLUG " } }");
     rsp = query(g.qts, &list);

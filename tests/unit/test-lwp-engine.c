@@ -2585,7 +2585,8 @@ static void test_settle(void)
     sync_account();
     g_assert_true(begin_block(&block));
     retire_unretire(&account, 8, RETIRE_BRANCH_NONE, 0x1002);
-    /* Doing it again is harmless. */
+    /* Doing it again is harmless, also when somebody has asked to leave. */
+    retire_expire(&account);
     retire_unretire(&account, 8, RETIRE_BRANCH_NONE, 0x1002);
     settle();
     g_assert_false(account.due);

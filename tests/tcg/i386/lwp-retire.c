@@ -255,6 +255,27 @@ static void test_xrstor(void)
            "XRSTOR goes back to what XSAVE saw, and does not count itself");
 }
 
+/* Nor does it matter what was counted before, if anything. */
+static void test_xrstor_from(const char *name, uint32_t flags)
+{
+    static XsaveArea area;
+    static LwpCb other;
+    uint32_t mask = (uint32_t)LWP_XSTATE;
+
+    prepare(FLAG(IRE), 1000);
+    llwpcb(&cb);
+    xsave(&area, LWP_XSTATE);
+    lwp_init(&other, ring, RING_SIZE, flags);
+    other.event[IRE - 1].counter = 1000;
+    asm volatile("llwpcb %1\n nop\n xrstor %2\n"
+                 "nop\n nop\n nop\n slwpcb " R "ax\n nop\n"
+                 "xor %%eax, %%eax\n llwpcb " R "ax"
+                 : "+a" (mask) : "r" (flags ? &other : NULL), "m" (area),
+                 "d" ((uint32_t)(LWP_XSTATE >> 32)) : "memory", "cc");
+    report((int)area.lwp.counter[IRE - 1] - cb.event[IRE - 1].counter == 6,
+           "%s before XRSTOR: all behind it counts", name);
+}
+
 /* Table 6-2: BaseIP and LimitIP are the starts of instructions. */
 static void test_ip_filter(void)
 {
@@ -474,6 +495,9 @@ int main(void)
     test_simultaneous();
     test_counts();
     test_xrstor();
+    test_xrstor_from("LWP disabled", 0);
+    test_xrstor_from("LwpVAL", LWP_FLAG_VAL);
+    test_xrstor_from("LwpIRE", FLAG(IRE));
     test_ip_filter();
     test_random();
     test_missing_page();

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * AMD Lightweight Profiling: what RESET and INIT leave.  A second processor
- * notes what it finds, uses LWP, and is started again by INIT.
+ * notes what it finds, uses LWP, and is started again by INIT; then a program
+ * of it is profiled when INIT comes.
  */
 
 #include "lwp-ap.h"
 
-#define AP_CFG      0x5a00000002ull     /* LwpVAL, COREID 5Ah */
+enum { IRE = 2 };
+#define AP_CFG      0x5a00000006ull     /* LwpVAL, LwpIRE, COREID 5Ah */
 
 typedef struct Found {
     uint64_t cfg, cbaddr, xcr0;
@@ -14,6 +16,7 @@ typedef struct Found {
 
 Found ap_found;
 LwpCb ap_cb;
+uint32_t ap_profiled;
 static LwpRecord ap_ring[LWP_MIN_RING / sizeof(LwpRecord)];
 
 asm(".text\n"
@@ -27,11 +30,40 @@ asm(".text\n"
     "    xor %ecx, %ecx\n xgetbv\n"
     "    mov %eax, ap_found + 16\n mov %edx, ap_found + 20\n"
     "    mov $1, %eax\n mov $0x40000000, %edx\n xsetbv\n"
-    "    mov $0xc0000105, %ecx\n mov $2, %eax\n mov $0x5a, %edx\n wrmsr\n"
+    "    mov $0xc0000105, %ecx\n mov $6, %eax\n mov $0x5a, %edx\n wrmsr\n"
     "    mov $ap_cb, %eax\n llwpcb %eax\n"
+    "    cmpl $0, ap_profiled\n je 1f\n"
+    AP_TO_USER
+    "ap_user:\n"
+    "    lock incl %ss:ap_starts\n"
+    "0:  nop\n nop\n jmp 0b\n"
+    "ap_user_end:\n"
+    "1:"
     "    lock incl ap_starts\n"
     "2:  hlt\n jmp 2b\n"
     ".code64\n");
+
+static void test_profiled(void)
+{
+    unsigned other = 0, n = 0;
+
+    memset(ap_ring, 0, sizeof(ap_ring));
+    lwp_init(&ap_cb, ap_ring, sizeof(ap_ring), 1u << IRE);
+    ap_cb.event[IRE - 1].interval = ap_cb.event[IRE - 1].counter = 20;
+    ap_cb.tail = 1;                     /* never full */
+    ap_profiled = 1;
+    start_ap(1);
+    ap_profiled = 0;
+    start_ap(1);
+    for (int i = 0; i < ARRAY_SIZE(ap_ring); i++) {
+        uint64_t ip = ap_ring[i].ip;
+
+        n += ap_ring[i].event == IRE;
+        other += ap_ring[i].event && (ip < LABEL(ap_user) ||
+                                      ip >= LABEL(ap_user_end));
+    }
+    report(n > 0 && other == 0, "INIT ends a program: nothing else counts");
+}
 
 int main(void)
 {
@@ -49,5 +81,6 @@ int main(void)
     report(ap_found.xcr0 == (1 | LWP_XSTATE), "INIT: XCR0 is kept");
     report(rdmsr(MSR_LWP_CFG) == 0 && rdmsr(MSR_LWP_CBADDR) == 0,
            "the other processor is not concerned");
+    test_profiled();
     return report_summary();
 }

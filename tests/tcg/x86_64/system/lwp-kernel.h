@@ -252,11 +252,22 @@ static inline void out8(uint16_t port, uint8_t val)
     asm volatile("outb %0, %1" : : "a" (val), "d" (port));
 }
 
-/* The real-time clock */
+/* The real-time clock, whose memory RESET does not concern */
+static inline uint8_t read_cmos(uint8_t index)
+{
+    out8(0x70, index);
+    return in8(0x71);
+}
+
+static inline void write_cmos(uint8_t index, uint8_t val)
+{
+    out8(0x70, index);
+    out8(0x71, val);
+}
+
 static inline uint8_t rtc_second(void)
 {
-    out8(0x70, 0);
-    return in8(0x71);
+    return read_cmos(0);
 }
 
 static inline void xsetbv0(uint64_t val)
@@ -282,6 +293,30 @@ typedef struct __attribute__((packed)) TableRegister {
     uint16_t limit;
     uint64_t base;
 } TableRegister;
+
+/* A mark, and failures until then */
+enum { CMOS_MARK = 0x6e, CMOS_FAILURES };
+#define MARK            0x5a
+
+/* Does not return: main() begins again, with memory as it was first. */
+static inline void reset_machine(void)
+{
+    TableRegister none = { };
+
+    write_cmos(CMOS_MARK, MARK);
+    write_cmos(CMOS_FAILURES, lwp_failures);
+    asm volatile("lidt %0\n int3" : : "m" (none));
+}
+
+/* First thing in main() then */
+static inline bool was_reset(void)
+{
+    if (read_cmos(CMOS_MARK) != MARK) {
+        return false;
+    }
+    lwp_failures = read_cmos(CMOS_FAILURES);
+    return true;
+}
 
 static inline void load_tables(void)
 {

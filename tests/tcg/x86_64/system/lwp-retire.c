@@ -416,6 +416,19 @@ static uint64_t body_branch(int n)
     return body_insn(n % 2 ? 5 : 3);
 }
 
+/* SS tells CPL, so that loading it has what counts judged anew. */
+CODE(code_load_ss, "64",
+     "1: .rept 12\n nop\n .endr\n mov %eax, %ss\n lss (%rdi), %ecx\n"
+     "dec %edx\n jnz 1b")
+
+static uint64_t load_ss_insn(int n)
+{
+    static const uint8_t offset[] = { 12, 14, 17, 19 };
+
+    n %= 16;
+    return (uintptr_t)code_load_ss + (n < 12 ? n : offset[n - 12]);
+}
+
 static uint64_t nop_insn(int n)
 {
     return (uintptr_t)nops + n;
@@ -445,6 +458,24 @@ static bool exact(uint32_t flags, int interval, int counter)
         }
     }
     return true;
+}
+
+static void test_load_ss(void)
+{
+    enum { ROUNDS = 15 };
+    bool ok = true;
+
+    for (int n = 0; n < 20; n++) {
+        prepare_events(FLAG(IRE), n);
+        memcpy(buffer + 4, &(uint16_t){ USER_DATA }, 2);
+        llwpcb(user_cb);
+        enter64(code_load_ss);
+        regs.rax = USER_DATA;
+        regs.rdx = ROUNDS;
+        ok &= run() == EXIT && samples_are(IRE, n, n + 1, 16 * ROUNDS,
+                                           load_ss_insn);
+    }
+    report(ok, "a program that loads SS has its records");
 }
 
 static void test_intervals(void)
@@ -1169,6 +1200,7 @@ int main(void)
     test_session();
     test_breakpoints();
     test_steps();
+    test_load_ss();
     test_intervals();
     test_compat();
     test_fault();

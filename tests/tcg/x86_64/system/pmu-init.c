@@ -2,7 +2,8 @@
 /*
  * Performance counters: what RESET and INIT leave.  A second processor notes
  * what it finds, sets all registers, and is started again by INIT, during which
- * one of its counters runs.  Then the machine is reset.
+ * one of its counters runs, and which may come at CPL 3, where none does.  Then
+ * the machine is reset.
  *
  * For Intel's counters of version 4, and for AMD's PerfMonV2.
  */
@@ -12,10 +13,6 @@
 
 #define NR_MSRS         10
 #define DO_NOT_WRITE    (~0ull)         /* for AP */
-
-/* In CMOS, which RESET does not concern: a mark, and failures until then */
-enum { CMOS_MARK = 0x6e, CMOS_FAILURES };
-#define MARK            0x5a
 
 typedef struct Register {
     const char *name;
@@ -47,9 +44,10 @@ static const Register intel[NR_MSRS] = {
     { "PerfCntrGlobalCtl", MSR_AMD_CTL, 63, 0x21 },
     { "PERF_CTR0", MSR_PERF_CTR(0), 0, 0, true },
 };
-enum { STATUS_SET = 4, STATUS };        /* in these */
+/* In these; USER: only there is a counter for CPL 3 */
+enum { USER = 2, STATUS_SET = 4, STATUS };
 
-uint32_t ap_msrs[NR_MSRS];
+uint32_t ap_msrs[NR_MSRS], ap_leaves;
 uint64_t ap_found[NR_MSRS], ap_set[NR_MSRS];
 
 asm(".text\n"
@@ -66,6 +64,10 @@ asm(".text\n"
     "    wrmsr\n"
     "3:  inc %esi\n cmp $10, %esi\n jne 2b\n"
     "    lock incl ap_starts\n"
+    "    cmpl $0, ap_leaves\n je 4f\n"
+    AP_TO_USER
+    "ap_user:\n"
+    "    jmp ap_user\n"
     "4:  hlt\n jmp 4b\n"
     ".code64\n");
 
@@ -105,49 +107,38 @@ static void test_init(const Register *r)
                r[i].counts ? "counting" : "kept");
         counted = ap_found[i];
     }
+    ap_leaves = 1;
+    ap_set[USER] = 0;
     restart_ap();
     /* Whether HLT counts depends on when INIT came. */
     report(ap_found[NR_MSRS - 1] - counted + 1 <= 2,
            "INIT: it counts as much the next time");
+    ap_leaves = 0;
+    restart_ap();
+    /* CMP, JE and seven to leave, instead of CMP, JE and HLT */
+    report(ap_found[NR_MSRS - 1] - counted - 5 <= 2,
+           "INIT at CPL 3: so it does");
 }
 
-static uint8_t read_cmos(uint8_t index)
+static void set_all(const Register *r)
 {
-    out8(0x70, index);
-    return in8(0x71);
-}
-
-static void write_cmos(uint8_t index, uint8_t val)
-{
-    out8(0x70, index);
-    out8(0x71, val);
-}
-
-/* Does not return. */
-static void reset_machine(const Register *r)
-{
-    TableRegister none = { };
-
     for (int i = 0; i < NR_MSRS; i++) {
         if (r[i].val != DO_NOT_WRITE) {
             wrmsr(r[i].msr, r[i].val);
         }
     }
-    write_cmos(CMOS_MARK, MARK);
-    write_cmos(CMOS_FAILURES, lwp_failures);
-    asm volatile("lidt %0\n int3" : : "m" (none));
 }
 
 int main(void)
 {
     const Register *r = cpuid_reg(0, 0, 1) == 0x756e6547 ? intel : amd;
 
-    if (read_cmos(CMOS_MARK) != MARK) {
+    if (!was_reset()) {
         kernel_init();
         test_init(r);
-        reset_machine(r);
+        set_all(r);
+        reset_machine();
     }
-    lwp_failures = read_cmos(CMOS_FAILURES);
     for (int i = 0; i < NR_MSRS; i++) {
         report(rdmsr(r[i].msr) == r[i].reset,
                "RESET of a machine that has counted: %s is %x", r[i].name,

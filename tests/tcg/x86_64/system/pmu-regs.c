@@ -41,6 +41,13 @@ static void test_pce(uint32_t index, uint64_t val)
     report(rdpmc_is(3, index, val), "CPL 3: RDPMC with CR4.PCE reads it");
 }
 
+/* Nor is a program to access MSRs. */
+static void test_msr(uint32_t msr, const char *name)
+{
+    report(at_cpl(3, got = rdmsr(msr)) == GP && at_cpl(3, wrmsr(msr, 0)) == GP,
+           "CPL 3: RDMSR and WRMSR of %s are #GP", name);
+}
+
 static void test_architectural(void)
 {
     uint32_t eax = cpuid_reg(10, 0, 0), edx = cpuid_reg(10, 0, 3);
@@ -91,6 +98,8 @@ static void test_architectural(void)
     report(faults(wrmsr(MSR_EVTSEL(n), 0)) == (n < 8),
            "IA32_PERFEVTSEL%d is %s", n, n < 8 ? "#GP" : "another MSR");
 
+    test_msr(MSR_PMC(0), "IA32_PMC0");
+    test_msr(MSR_EVTSEL(0), "IA32_PERFEVTSEL0");
     wrmsr(MSR_PMC(0), 0x1234);
     test_pce(0, 0x1234);
     report(faults(got = rdpmc(n)) && faults(got = rdpmc(64)) &&
@@ -98,6 +107,8 @@ static void test_architectural(void)
            "RDPMC of a counter that is not there is #GP");
 
     if (version >= 2) {
+        test_msr(MSR_FIXED_CTR(0), "IA32_FIXED_CTR0");
+        test_msr(MSR_GLOBAL_CTRL, "IA32_PERF_GLOBAL_CTRL");
         wrmsr(MSR_FIXED_CTR(0), 0x5678);
         report(rdpmc_is(0, 0x40000000, 0x5678) &&
                faults(got = rdpmc(0x40000000 + fixed)),
@@ -142,7 +153,14 @@ static void test_architectural(void)
            APIC(APIC_LVTPC) == (LVT_MASKED | LVT_NMI) &&
            (version < 2 || rdmsr(MSR_GLOBAL_STATUS) == 1),
            "an overflow interrupts behind the instruction, and masks LVTPC");
+    APIC(APIC_LVTPC) = LVT_NMI;
+    APIC(APIC_SVR) = 0xff;
+    wrmsr(MSR_PMC(0), -50);
+    run_nops();
+    report(regs.vector == EXIT && rdmsr(MSR_PMC(0)) == 51,
+           "an APIC that software disables delivers no interrupt");
     wrmsr(MSR_EVTSEL(0), 0);
+    apic_init(LVT_NMI);
 }
 
 /* EN of the first one is for both (perfctr's "P6"). */
@@ -196,6 +214,8 @@ static void test_amd(bool core, bool v2)
     wrmsr(perfctr, 0xfedc123480000000);
     report(rdmsr(perfctr) == 0x123480000000,
            "AMD: a write to a counter is 48 bits");
+    test_msr(perfctr, core ? "PERF_CTR0" : "PerfCtr0");
+    test_msr(evtsel, core ? "PERF_CTL0" : "PerfEvtSel0");
     test_pce(0, 0x123480000000);
     report(faults(got = rdpmc(10)), "AMD: RDPMC of counter 10 is #GP");
     if (core) {
