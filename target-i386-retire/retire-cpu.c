@@ -160,14 +160,8 @@ bool retire_cpu_realize(X86CPU *cpu, const RetireConsumer *consumer, bool loads,
 void retire_cpu_unrealize(X86CPU *cpu)
 {
     if (cpu->retire_cache) {
-#ifdef CONFIG_USER_ONLY
-        /* A child of fork() must not find its lock taken. */
-        start_exclusive();
-#endif
+        /* linux-user has clone_lock: no child finds the lock in it taken. */
         retire_cache_free(cpu->retire_cache);
-#ifdef CONFIG_USER_ONLY
-        end_exclusive();
-#endif
         cpu->retire_cache = NULL;
     }
 }

@@ -824,13 +824,27 @@ static inline bool foresee_any(const LwpState *s)
            !(s->flags & LWP_FLAG(LWP_EVENT_BRE));
 }
 
+/*
+ * What holds if an access behind the instruction in front of @ip does not
+ * return: it is tried again there, and a handler is left alone.
+ */
+static inline void defer(LwpState *s, uint64_t ip)
+{
+    s->deferred = true;
+    s->deferred_ip = ip;
+    s->away = 0;
+}
+
 /* One function is a third cheaper than ten. */
 FLATTEN RetirePlan lwp_trip(LwpState *s, LwpMem *mem, const RetireBlock *block,
                             const RetireCount *n)
 {
     uint32_t near;
 
+    /* What was foreseen may have changed without anybody having been told. */
+    defer(s, block->ip);
     count_due(s, mem->config, mem, n, true);
+    s->deferred = false;
     if (lwp_busy(s) && !lwp_boundary(s, mem, block->ip)) {
         return (RetirePlan) { .action = RETIRE_PLAN_STEP };
     }
@@ -1022,10 +1036,7 @@ NOINLINE bool lwp_boundary(LwpState *s, LwpMem *mem, uint64_t ip)
             return false;
         }
     }
-    /* This is what holds if an access does not return. */
-    s->deferred = true;
-    s->deferred_ip = ip;
-    s->away = 0;
+    defer(s, ip);
     if (s->ip_filter == LWP_IP_UNKNOWN) {
         load_ip_filter(s, mem);
         select_events(s, mem->config);

@@ -2592,6 +2592,17 @@ static void test_settle(void)
     g_assert_false(account.due);
     g_assert_cmpint(mem.reports, ==, 0);
     g_assert_cmpint(lwp.counter[LWP_EVENT_IRE - 1], ==, 1);
+
+    /* If a page goes without notice, a handler of that is left alone. */
+    g_assert_true(begin_block(&block));
+    g_assert_true(account.due);
+    mem.absent[(RING - MEM_BASE) / PAGE] = true;
+    g_assert_true(FAULTS(begin_block(&block)));
+    g_assert_cmphex(mem.fault_addr, ==, RING);
+    g_assert_false(boundary(0x2000));
+    mem.absent[(RING - MEM_BASE) / PAGE] = false;
+    g_assert_true(boundary(0x1000));
+    assert_record(RING, LWP_EVENT_IRE, 0, 0, 0, 0x1001, 0);
 }
 
 /* Counters stop at the end of their range while a record cannot be stored. */

@@ -7,6 +7,8 @@
 #include <pthread.h>
 #include <sys/wait.h>
 
+enum { DME = 4 };
+
 #define THREADS         4
 #define RUNS            20000
 #define INTERVAL        6
@@ -145,6 +147,60 @@ static void test_fork(void)
     llwpcb(NULL);
 }
 
+/* Threads that have looked for misses end while another forks. */
+static char lines[64 * 1024];
+static int forking = 1;
+
+static void *miss(void *ring)
+{
+    LwpCb cb;
+
+    lwp_init(&cb, ring, PAGE, 1u << DME);
+    cb.event[DME - 1].interval = cb.event[DME - 1].counter = 1000;
+    llwpcb(&cb);
+    for (unsigned i = 0; i < sizeof(lines); i += 64) {
+        ((volatile char *)lines)[i];
+    }
+    llwpcb(NULL);
+    return NULL;
+}
+
+static void *make_threads(void *ring)
+{
+    while (__atomic_load_n(&forking, __ATOMIC_RELAXED)) {
+        pthread_t thread;
+
+        pthread_create(&thread, NULL, miss, ring);
+        pthread_join(thread, NULL);
+    }
+    return NULL;
+}
+
+static void test_fork_beside(void)
+{
+    enum { FORKS = 300 };
+    pthread_t thread;
+    int n = 0;
+
+    pthread_create(&thread, NULL, make_threads,
+                   map_pages(1, PROT_READ | PROT_WRITE));
+    fflush(stdout);
+    for (int i = 0; i < FORKS; i++) {
+        int status = -1;
+        pid_t pid = fork();
+
+        if (pid == 0) {
+            miss(map_pages(1, PROT_READ | PROT_WRITE));
+            _exit(42);
+        }
+        waitpid(pid, &status, 0);
+        n += WIFEXITED(status) && WEXITSTATUS(status) == 42;
+    }
+    __atomic_store_n(&forking, 0, __ATOMIC_RELAXED);
+    pthread_join(thread, NULL);
+    report(n == FORKS, "%d children forked while threads end", FORKS);
+}
+
 static LwpCb *cb_in_handler;
 
 static void handler(int sig, siginfo_t *info, void *uc)
@@ -220,6 +276,7 @@ int main(int argc, char **argv)
     test_threads();
     test_leak();
     test_fork();
+    test_fork_beside();
     test_signals();
     test_alarm();
     return report_summary();

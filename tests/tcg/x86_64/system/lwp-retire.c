@@ -943,6 +943,34 @@ static void test_mended(void)
 }
 
 /* Where #PF is if the event's instruction is not just followed by the next */
+/* Loads from RCX pages, by which the TLB forgets what it had */
+CODE(code_pages, "64",
+     "1: mov (%rsi), %eax\n add $4096, %rsi\n nop\n dec %ecx\n jnz 1b")
+
+/*
+ * A page goes from the page tables, but nobody has said so yet: #PF comes for a
+ * record that seemed certain, and not once more in its handler.
+ */
+static void test_stale(void)
+{
+    prepare_events(FLAG(IRE), 299);
+    llwpcb(user_cb);
+    enter64(code_pages);
+    regs.rsi = 16 << 20;
+    regs.rcx = 100;
+    report(run() == EXIT && cb->head == 32, "its page is there");
+    window_table[0] = 0;
+    regs.rip = (uintptr_t)code_pages;
+    regs.rsi = 16 << 20;
+    regs.rcx = 14000;
+    report(run() == PF && fault_address == RING_ADDR + cb->head &&
+           (regs.error & ~1ull) == 6, "its page has gone: #PF");
+    enter64(nops);
+    report(run() == EXIT, "the handler runs");
+    wrmsr(MSR_LWP_CBADDR, 0);
+    set_pte(0, PTE_ALL);
+}
+
 static void test_fault_insn(void)
 {
     static const struct {
@@ -1204,6 +1232,7 @@ int main(void)
     test_intervals();
     test_compat();
     test_fault();
+    test_stale();
     test_fault_insn();
     test_error_code();
     test_mended();
