@@ -33,7 +33,7 @@ class Program:
         self.weights = dict(self.WEIGHTS)
         self.events = EVENTS
         if misses:
-            for name in ('repaired', 'far'):
+            for name in ('repaired', 'far', 'stack_segment'):
                 del self.weights[name]
         else:
             self.events = [e for e in EVENTS if e != DME]
@@ -280,6 +280,10 @@ class Program:
                 ['push %ebx', 'mov $20, %eax', 'int $0x80', 'mov %eax, %ebx',
                  'mov $10, %ecx', 'mov $37, %eax', 'int $0x80', 'pop %ebx'])))
 
+    def stack_segment(self):
+        at = f'{SCRATCH - 8}(%{self.r}bx)'
+        self.emit(f'movw %ss, {SCRATCH - 4}(%{self.r}bx)', f'lss {at}, %ecx')
+
     def far(self):
         past, r = self.label(), self.r
         if self.bits == 64:
@@ -334,7 +338,7 @@ class Program:
     WEIGHTS = {'integer': 12, 'memory': 6, 'locked': 2, 'vector': 3,
                'branch': 8, 'loop': 4, 'jump': 5, 'stack': 3, 'string': 4,
                'lwp': 2, 'slow': 1, 'far': 1, 'modify': .3, 'fault': 2,
-               'repaired': 1, 'kernel': 1, 'straddle': .3}
+               'repaired': 1, 'kernel': 1, 'straddle': .3, 'stack_segment': .5}
 
     def snippet(self):
         if self.depth > 2:

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * Locked instructions of threads that are profiled at short intervals.  One
- * that is misaligned is executed alone; what follows it must not be, and no flag
- * gets lost on the way.
+ * that is misaligned is executed alone; what follows it must not be, and no
+ * flag gets lost on the way.
  */
 
 #define _GNU_SOURCE

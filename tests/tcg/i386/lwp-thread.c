@@ -159,7 +159,7 @@ static void *miss(void *ring)
     cb.event[DME - 1].interval = cb.event[DME - 1].counter = 1000;
     llwpcb(&cb);
     for (unsigned i = 0; i < sizeof(lines); i += 64) {
-        ((volatile char *)lines)[i];
+        ((volatile char *)lines)[i];    /* volatile: the load is wanted */
     }
     llwpcb(NULL);
     return NULL;

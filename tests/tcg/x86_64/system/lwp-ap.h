@@ -13,8 +13,8 @@
 uint32_t ap_starts;
 
 /*
- * It arrives at ap_32, in 32-bit mode without paging and stack; on its way, many
- * instructions are nobody's.  Selectors 0x1b and 0x23 are for CPL 3.
+ * It arrives at ap_32, in 32-bit mode without paging and stack; on its way,
+ * many instructions are nobody's.  Selectors 0x1b and 0x23 are for CPL 3.
  */
 asm(".text\n"
     ".code16\n"

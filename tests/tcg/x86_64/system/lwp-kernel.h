@@ -296,14 +296,14 @@ typedef struct __attribute__((packed)) TableRegister {
 
 /* A mark, and failures until then */
 enum { CMOS_MARK = 0x6e, CMOS_FAILURES };
-#define MARK            0x5a
+#define RESET_MARK      0x5a
 
 /* Does not return: main() begins again, with memory as it was first. */
 static inline void reset_machine(void)
 {
     TableRegister none = { };
 
-    write_cmos(CMOS_MARK, MARK);
+    write_cmos(CMOS_MARK, RESET_MARK);
     write_cmos(CMOS_FAILURES, lwp_failures);
     asm volatile("lidt %0\n int3" : : "m" (none));
 }
@@ -311,7 +311,7 @@ static inline void reset_machine(void)
 /* First thing in main() then */
 static inline bool was_reset(void)
 {
-    if (read_cmos(CMOS_MARK) != MARK) {
+    if (read_cmos(CMOS_MARK) != RESET_MARK) {
         return false;
     }
     lwp_failures = read_cmos(CMOS_FAILURES);
