@@ -904,7 +904,6 @@ static void apply(PmuState *s, const PmuConfig *config)
 {
     uint64_t count[PMU_NR_ROWS][PMU_NR_QUANTITIES];
     uint64_t status = 0;
-    bool pmi = false;
 
     for (int r = 0; r < PMU_NR_ROWS; r++) {
         uint64_t clocks = s->pending[r][PMU_INSNS] * config->insn_clocks;
@@ -935,39 +934,39 @@ static void apply(PmuState *s, const PmuConfig *config)
         if (value > value_mask(config)) {
             status |= 1ull << (n < PMU_MAX_GP ? n :
                                n - PMU_MAX_GP + STATUS_FIXED_SHIFT);
-            pmi |= counter->interrupts;
+            s->pmi |= counter->interrupts;
         }
         s->value[n] = value & value_mask(config);
     }
     s->global_status |= status & global_mask(config);
-    if (pmi) {
-        s->pmi = true;
-        freeze(s, config);
-        update(s, config);
-    }
     set_slack(s, config);
 }
 
-static bool take_pmi(PmuState *s)
+/* Its instruction has retired: the same may not be so in apply(). */
+static bool take_pmi(PmuState *s, const PmuConfig *config)
 {
-    bool pmi = s->pmi;
-
+    if (!s->pmi) {
+        return false;
+    }
     s->pmi = false;
-    return pmi;
+    freeze(s, config);
+    update(s, config);
+    set_slack(s, config);
+    return true;
 }
 
 bool pmu_sync(PmuState *s, const PmuConfig *config)
 {
-    if (s->slack[PMU_OS] < 0 || s->slack[PMU_USR] < 0) {
+    if (s->slack[PMU_OS] < 0 || s->slack[PMU_USR] < 0 || s->pmi) {
         apply(s, config);
     }
-    return take_pmi(s);
+    return take_pmi(s, config);
 }
 
 bool pmu_settle(PmuState *s, const PmuConfig *config)
 {
     apply(s, config);
-    return take_pmi(s);
+    return take_pmi(s, config);
 }
 
 uint32_t pmu_distance(PmuState *s, const PmuConfig *config, PmuRow row)

@@ -18,8 +18,6 @@ enum { C4_ALL = 0x00c4, C4_NOT_TAKEN = 0x10c4, CYCLES = 0x003c,
 #define FLAG_TF         (1u << 8)
 #define CTR_FRZ         (1ull << 59)
 #define LBR_FRZ         (1ull << 58)
-#define FREEZE_LBRS_ON_PMI  (1u << 11)
-#define FREEZE_ON_PMI   (1u << 12)
 
 /* Bytes and instructions are the same in the first; the loop has 4 of them. */
 CODE(nops, ".rept 1000\n nop\n .endr")

@@ -54,6 +54,10 @@ enum { APIC_TPR = 0x80, APIC_EOI = 0xb0, APIC_SVR = 0xf0, APIC_LVTPC = 0x340 };
 #define LVT_MASKED              (1u << 16)
 #define LVT_NMI                 0x400
 
+/* Bits of DEBUGCTL */
+#define FREEZE_LBRS_ON_PMI      (1u << 11)
+#define FREEZE_ON_PMI           (1u << 12)
+
 #define CR4_PCE                 (1ull << 8)
 #define FLAG_IF                 (1u << 9)
 

@@ -472,6 +472,30 @@ static void test_interrupts(void)
            "FXSAVE interrupts behind all of its stores");
 }
 
+CODE(load_ss, "movw %ss, 4(%rsi)\n nop\n lss (%rsi), %eax\n"
+     "load_ss_behind: nop\n nop")
+PLACE(load_ss_behind);
+
+/* Also if what has loaded is looked at before the instruction has retired */
+static void test_freeze(void)
+{
+    stop();
+    wrmsr(MSR_EVTSEL(0), 0xc0 | EVTSEL_USR | EVTSEL_EN);
+    wrmsr(MSR_EVTSEL(1), events[LOADS].code | EVTSEL_INT | EVTSEL_EN |
+                         EVTSEL_USR);
+    wrmsr(MSR_PMC(0), 0);
+    wrmsr(MSR_PMC(1), -1);
+    wrmsr(MSR_DEBUGCTL, FREEZE_ON_PMI);
+    set_memory(3, load_ss);
+    wrmsr(MSR_GLOBAL_CTRL, 3);
+    run();
+    report(regs.vector == NMI && regs.rip == (uintptr_t)load_ss_behind &&
+           rdmsr(MSR_PMC(0)) == 3, "LSS: counters are frozen behind it");
+    stop();
+    wrmsr(MSR_DEBUGCTL, 0);
+    use_memory(AREA);
+}
+
 int main(void)
 {
     kernel_init();
@@ -483,5 +507,6 @@ int main(void)
     test_faults();
     test_remap();
     test_interrupts();
+    test_freeze();
     return report_summary();
 }
