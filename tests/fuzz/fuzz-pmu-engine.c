@@ -257,8 +257,10 @@ static void run(PmuRow row, PmuQuantity kind, uint32_t n, uint8_t how)
         if (branches && due) {
             fail("a branch that is due and is not");
         }
-        if (kind != PMU_INSNS && (branches || due & quantities) &&
-            branches < distance) {
+        if (!branches && !(due & quantities)) {
+            branches = 1;           /* of those that are not due */
+        }
+        if (kind != PMU_INSNS && branches < distance) {
             distance = branches;
         }
     } else {
