@@ -863,25 +863,14 @@ static void guest_snapshot(Guest *g)
     guest_hmp(g, "delvm lwp");
 }
 
-typedef struct SnapshotTest {
-    const char *name;
-    unsigned cpus;
-    int number;         /* of snapshots, where it may take long */
-} SnapshotTest;
-
-static const SnapshotTest snapshot_tests[] = {
-    { "snapshot", 1, 1000 },
-    { "snapshot-smp", 2, 100 },
-};
-
 static void test_snapshot(gconstpointer opaque)
 {
-    const SnapshotTest *t = opaque;
-    int number = g_test_slow() ? t->number : 5;
+    unsigned cpus = GPOINTER_TO_UINT(opaque);
+    int number = !g_test_slow() ? 5 : cpus == 1 ? 1000 : 100;
     g_autofree char *args = NULL;
     Guest g;
 
-    guest_run_with_disk(&g, t->cpus, false);
+    guest_run_with_disk(&g, cpus, false);
     for (int i = 0; i < number; i++) {
         guest_consume(&g, g_test_rand_int_range(0, 100));
         guest_snapshot(&g);
@@ -894,7 +883,7 @@ static void test_snapshot(gconstpointer opaque)
     guest_quit(&g);
     args = g_strdup_printf("-smp %u -loadvm lwp "
                            "-drive if=none,format=qcow2,file=%s",
-                           t->cpus, g.disk);
+                           cpus, g.disk);
     guest_start(&g, "max,+lwp", args);
     guest_consume(&g, 100);
     guest_cleanup(&g);
@@ -1432,12 +1421,10 @@ int main(int argc, char **argv)
 
         qtest_add_data_func(path, t, test_migrate);
     }
-    for (int i = 0; i < G_N_ELEMENTS(snapshot_tests); i++) {
-        const SnapshotTest *t = &snapshot_tests[i];
-        g_autofree char *path = g_strdup_printf("/lwp/migrate/%s", t->name);
-
-        qtest_add_data_func(path, t, test_snapshot);
-    }
+    qtest_add_data_func("/lwp/migrate/snapshot", GUINT_TO_POINTER(1),
+                        test_snapshot);
+    qtest_add_data_func("/lwp/migrate/snapshot-smp", GUINT_TO_POINTER(2),
+                        test_snapshot);
     qtest_add_func("/lwp/migrate/pending", test_pending);
     qtest_add_func("/lwp/migrate/not-needed", test_not_needed);
     qtest_add_func("/lwp/migrate/fields", test_fields);

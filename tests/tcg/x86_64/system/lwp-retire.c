@@ -942,7 +942,6 @@ static void test_mended(void)
     set_breakpoint(0, 0);
 }
 
-/* Where #PF is if the event's instruction is not just followed by the next */
 /* Loads from RCX pages, by which the TLB forgets what it had */
 CODE(code_pages, "64",
      "1: mov (%rsi), %eax\n add $4096, %rsi\n nop\n dec %ecx\n jnz 1b")
@@ -971,6 +970,7 @@ static void test_stale(void)
     set_pte(0, PTE_ALL);
 }
 
+/* Where #PF is if the event's instruction is not just followed by the next */
 static void test_fault_insn(void)
 {
     static const struct {
