@@ -85,9 +85,6 @@ void pmu_cpu_expand_features(X86CPU *cpu)
         env->features[words[i]] |= pmu_cpu_supported(cpu, words[i]) &
                                    ~env->user_features[words[i]];
     }
-    if (!(env->features[FEAT_1_ECX] & CPUID_EXT_PDCM)) {
-        env->features[FEAT_PERF_CAPABILITIES] = 0;
-    }
     if (config.version) {
         env->cpuid_min_level = MAX(env->cpuid_min_level, 0xa);
     }

@@ -699,6 +699,14 @@ void retire_cpu_settle(CPUX86State *env)
     env->error_code = error_code;
 }
 
+void retire_leave(CPUX86State *env)
+{
+    if (env->retire_flags) {
+        env->retire.foreseen = false;
+        consumer(env)->leave(env);
+    }
+}
+
 void retire_exec_exit(CPUX86State *env)
 {
     CPUState *cs = env_cpu(env);
@@ -707,10 +715,7 @@ void retire_exec_exit(CPUX86State *env)
     /* In user mode emulation, memory can be accessed inside the loop only. */
     retire_settle(env);
 #endif
-    if (env->retire_flags) {
-        env->retire.foreseen = false;
-        consumer(env)->leave(env);
-    }
+    retire_leave(env);
     /* What trip() has planned is not for whoever enters the loop next. */
     if (!(cs->cflags_next_tb & CF_NOIRQ)) {
         cs->cflags_next_tb = -1;

@@ -49,7 +49,7 @@ typedef struct RetireConsumer {
      * or interrupt is about to be delivered, or somebody looks.
      */
     void (*settle)(CPUX86State *env, const RetireCount *n);
-    /* The CPU leaves its loop; memory may not be there when it comes back. */
+    /* The CPU leaves its loop or its address space: memory may not be there. */
     void (*leave)(CPUX86State *env);
 } RetireConsumer;
 
@@ -194,6 +194,9 @@ void retire_filter_miss(CPUX86State *env, uint64_t addr, uint32_t desc,
 
 /* Report what has retired, where the consumer can access guest memory. */
 void retire_cpu_settle(CPUX86State *env);
+
+/* CR3 has changed in a mode where somebody counts. */
+void retire_leave(CPUX86State *env);
 
 /* An exception or interrupt is about to be delivered. */
 static inline void retire_settle(CPUX86State *env)

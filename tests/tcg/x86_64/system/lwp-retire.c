@@ -545,6 +545,11 @@ CODE(code_flow32, "32",
 CODE(code_flow16, "16",
      "nop\n jmp 1f\n nop\n 1: mov $2, %cx\n 2: loop 2b\n"
      "jcxz 3f\n nop\n 3: call 4f\n jmp 5f\n 4: ret\n 5: nop")
+/* Anywhere: its instructions are at 0, 1, 3, 4, 9, 11, 13, 14, 19, 21, 22... */
+CODE(code_wrap32, "32",
+     "nop\n jmp 1f\n nop\n 1: mov $2, %ecx\n 2: loop 2b\n"
+     "jecxz 3f\n nop\n 3: call 4f\n jmp 5f\n 4: ret\n"
+     "5: cmp %eax, %eax\n je 6f\n nop\n 6: nop")
 
 #define BRANCH_FIXED (1 << 16)  /* always taken */
 
@@ -592,7 +597,7 @@ static void make_trace(uint16_t cs, uint64_t base, uint64_t start)
 static void test_flow(const char *name, uint16_t cs, uint64_t base,
                       void (*code)(void))
 {
-    uint64_t start = (uintptr_t)code - base;
+    uint32_t start = (uintptr_t)code - base;
     static const uint32_t filters[] = {
         0, FILTER_NAB, FILTER_NCB, FILTER_NRB, FILTER_NAB | FILTER_NRB,
         FILTER_NAB | FILTER_NCB | FILTER_NRB
@@ -612,7 +617,7 @@ static void test_flow(const char *name, uint16_t cs, uint64_t base,
     enter(cs, start);
     ok = run() == EXIT && cb->head == trace.n * 32;
     for (int i = 0; i < trace.n; i++) {
-        ok &= record_is(&ring[i], IRE, 0, 0, trace.ip[i], 0);
+        ok &= record_is(&ring[i], IRE, 0, 0, (uint32_t)trace.ip[i], 0);
     }
     report(ok, "%s: their effective addresses", name);
 
@@ -626,8 +631,9 @@ static void test_flow(const char *name, uint16_t cs, uint64_t base,
         ok = run() == EXIT;
         for (int i = 0; i < trace.n; i++) {
             uint64_t ip = trace.ip[i], next = trace.ip[i + 1];
-            uint32_t class = branch_filter((uint8_t *)trace.base[i] + ip);
-            bool taken = class != FILTER_NCB || next != ip + 2;
+            uint32_t linear = trace.base[i] + ip;
+            uint32_t class = branch_filter((uint8_t *)(uintptr_t)linear);
+            bool taken = class != FILTER_NCB || (uint32_t)(next - ip) != 2;
 
             if (class & ~filters[f]) {
                 r->flags &= ~PREDICTION;
@@ -648,6 +654,7 @@ CODE(code_into, "32", "nop\n into\n mov $0x7f, %al\n inc %al\n into\n nop")
 static void test_compat(void)
 {
     uint64_t base16 = (uintptr_t)code_flow16 - 0x1234;
+    static const uint8_t offsets[] = { 1, 3, 9, 11, 14, 19, 21, 22 };
 
     test_flow("64-bit", USER_CODE64, 0, code_flow64);
     set_segment(TEST_CODE, BASE32, 0xfffff, ACC_CODE | ACC_USER,
@@ -655,6 +662,13 @@ static void test_compat(void)
     test_flow("32-bit, CS base", TEST_CODE, BASE32, code_flow32);
     set_segment(USER_CODE16, base16, 0xffff, ACC_CODE | ACC_USER, SEG_16);
     test_flow("16-bit, CS base", USER_CODE16, base16, code_flow16);
+    for (int i = 0; i < ARRAY_SIZE(offsets); i++) {
+        uint64_t base = (uintptr_t)code_wrap32 + offsets[i];
+
+        set_segment(TEST_CODE, base, 0xfffff, ACC_CODE | ACC_USER,
+                    SEG_G | SEG_32);
+        test_flow("32-bit, EIP wraps", TEST_CODE, base, code_wrap32);
+    }
 
     begin(ALL);
     enter(USER_CODE32, (uintptr_t)code_into);
