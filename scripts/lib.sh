@@ -288,12 +288,22 @@ configure() {
     echo "$*" > "$bld/.configured"
 }
 
-# The source has no firmware; QEMU looks for it under qemu-bundle.
+# The source has no firmware; QEMU looks for it under qemu-bundle.  SeaBIOS before
+# 1.16.3 waits 32 seconds for each disk of q35's AHCI, so trixie's is taken.
 link_firmware() {
+    newer=$cache/seabios
+    if dpkg --compare-versions "$(dpkg-query -W -f '${Version}' seabios)" \
+        ge 1.16.3; then
+        newer=
+    elif [ ! -f "$newer/complete" ]; then
+        fetch_debs "$newer" trixie seabios
+        touch "$newer/complete"
+    fi
     d=$bld/qemu-bundle/usr/local/share/qemu
     mkdir -p "$d"
     # Debian releases differ in where they put it.
-    for f in $(dpkg -L seabios ipxe-qemu | grep -E '\.(bin|rom)$') \
+    for f in ${newer:+$(find "$newer" -name '*.bin')} \
+        $(dpkg -L seabios ipxe-qemu | grep -E '\.(bin|rom)$') \
         "$bld"/pc-bios/optionrom/*.bin; do
         [ -e "$d/${f##*/}" ] || ln -sf "$f" "$d"
     done
