@@ -21,9 +21,9 @@ build_debug() {
         --target-list=x86_64-softmmu,x86_64-linux-user,i386-linux-user \
         --enable-plugins --enable-slirp
     make -C "$debug" >> "$log" 2>&1 || fail "make failed"
-    mkdir -p "$debug/qemu-bundle/usr/local/share"
-    ln -sfn "$bld/qemu-bundle/usr/local/share/qemu" \
-        "$debug/qemu-bundle/usr/local/share/qemu"
+    share=qemu-bundle/usr/local/share/qemu
+    rm -rf "${debug:?}/$share"
+    ln -s "$bld/$share" "$debug/$share"
 }
 
 # emulators DIR WAY: QEMU with these options, under its own names, in build/long
