@@ -470,7 +470,11 @@ static void leave_code(int sig, siginfo_t *info, void *uc)
         signal(sig, SIG_DFL);
         return;
     }
-    self->sig = sig;
+    /*
+     * If a helper of QEMU's has an address that is not canonical in RBP, an x86
+     * host has #SS, which is SIGBUS without an address, in place of #GP.
+     */
+    self->sig = sig == SIGBUS && info->si_code == SI_KERNEL ? SIGSEGV : sig;
     self->ip = UC_IP((ucontext_t *)uc);
     siglongjmp(self->back, 1);
 }
