@@ -60,7 +60,8 @@ while [ $n -lt $runs ]; do
         rm "$out.out" "$out.err"
     fi
     echo "$result" | tee -a "$state"
-    echo "system-fuzz: $(wc -l < "$state") of $runs runs of $iterations"
+    echo "system-fuzz: $(wc -l < "$state") of $runs runs of $iterations," \
+        "$(grep -c '^FAIL' "$state") failed"
 done
 left=$((runs - $(wc -l < "$state")))
 [ $left = 0 ] || echo "SKIP system-fuzz: $left of $runs runs are left"

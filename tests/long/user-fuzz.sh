@@ -39,7 +39,8 @@ while [ $n -lt $runs ]; do
         rm "$out"
     fi
     echo "$result" | tee -a "$state"
-    echo "user-fuzz: $(wc -l < "$state") of $runs runs"
+    echo "user-fuzz: $(wc -l < "$state") of $runs runs," \
+        "$(grep -c '^FAIL' "$state") failed"
 done
 left=$((runs - $(wc -l < "$state")))
 [ $left = 0 ] || echo "SKIP user-fuzz: $left of $runs runs are left"
