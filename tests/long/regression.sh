@@ -84,8 +84,8 @@ run() {
         esac
         goals=$(own "$1")
         # shellcheck disable=SC2086
-        make -C "$from/tests/tcg/$1" -s -k -j"$(nproc)" SRC_PATH="$tree" SPEED=quick \
-            TIMEOUT=900 QEMU="$ways/$emulator" $goals > "$log" 2>&1
+        make -C "$from/tests/tcg/$1" -s -k -j"$(nproc)" SRC_PATH="$tree" \
+            SPEED=quick TIMEOUT=900 QEMU="$ways/$emulator" $goals > "$log" 2>&1
         status=$?
         counted=$(echo "$goals" | wc -l)
         sed -n 's/^make.*\*\*\* \[.*: \(run-[^]]*\)\] .*/\1/p' "$log" \
