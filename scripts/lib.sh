@@ -291,12 +291,11 @@ configure() {
 # The source has no firmware; QEMU looks for it under qemu-bundle.  SeaBIOS before
 # 1.16.3 waits 32 seconds for each disk of q35's AHCI, so trixie's is taken.
 link_firmware() {
-    newer=$cache/seabios
+    newer=
     if dpkg --compare-versions "$(dpkg-query -W -f '${Version}' seabios)" \
-        ge 1.16.3; then
-        newer=
-    elif [ ! -f "$newer/complete" ]; then
-        fetch_debs "$newer" trixie seabios
+        lt 1.16.3; then
+        newer=$cache/seabios
+        [ -f "$newer/complete" ] || fetch_debs "$newer" trixie seabios
         touch "$newer/complete"
     fi
     d=$bld/qemu-bundle/usr/local/share/qemu

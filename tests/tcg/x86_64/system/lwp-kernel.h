@@ -39,6 +39,17 @@ enum {
     TSS64 = 0x58, TSS32 = 0x68, /* the first one has two entries */
 };
 
+#define TYPE_TASK_GATE  (0xe5ull << 40)     /* present, DPL 3 */
+
+/* A task of 32 bits (SDM Vol. 3A, figure 7-2) */
+typedef struct Tss {
+    uint32_t link, esp0, ss0, esp1, ss1, esp2, ss2, cr3, eip, eflags;
+    uint32_t eax, ecx, edx, ebx, esp, ebp, esi, edi;
+    uint32_t es, cs, ss, ds, fs, gs, ldt, io_map;
+} Tss;
+
+_Static_assert(sizeof(Tss) == 104, "TSS");
+
 #define MSR_EFER        0xc0000080
 #define MSR_LWP_CFG     0xc0000105
 #define MSR_LWP_CBADDR  0xc0000106

@@ -12,18 +12,11 @@ enum { TASK_GATE = 0x38, OTHER_TSS = 0x40 };
 
 enum { IRE = 2 };
 
-#define TYPE_TASK_GATE  (0xe5ull << 40)     /* present, DPL 3 */
 #define TASK_ADDR       0x8100              /* what the other task executes */
 #define BIG_PAGE        (4ul << 20)
 #define BIG_PTE         (PTE_ALL | 0x80)
 
-/* Of 32 bits (SDM Vol. 3A, figure 7-2) */
-static struct {
-    uint32_t link, esp0, ss0, esp1, ss1, esp2, ss2, cr3, eip, eflags;
-    uint32_t eax, ecx, edx, ebx, esp, ebp, esi, edi;
-    uint32_t es, cs, ss, ds, fs, gs, ldt, io_map;
-} other_tss;
-
+static Tss other_tss;
 uint32_t old_space[1024] __attribute__((aligned(PAGE)));
 static uint32_t new_space[1024] __attribute__((aligned(PAGE)));
 uint32_t long_cr3;
@@ -81,14 +74,13 @@ static void test_task(bool v86, int interval)
         old_space[i] = new_space[i] = i * BIG_PAGE | BIG_PTE;
     }
     new_space[4] = 0;
-    other_tss.esp0 = (uintptr_t)legacy_stack + sizeof(legacy_stack);
-    other_tss.ss0 = DATA;
-    other_tss.cr3 = (uintptr_t)new_space;
-    other_tss.eip = TASK_ADDR;
-    other_tss.eflags = v86 ? 0x23002 : 2;   /* VM, IOPL 3 */
-    other_tss.esp = 0x7000;
-    other_tss.cs = v86 ? 0 : USER_CODE32;
-    other_tss.ss = v86 ? 0 : USER_DATA;
+    other_tss = (Tss) {
+        .esp0 = (uintptr_t)legacy_stack + sizeof(legacy_stack), .ss0 = DATA,
+        .cr3 = (uintptr_t)new_space, .eip = TASK_ADDR,
+        .eflags = v86 ? 0x23002 : 2,        /* VM, IOPL 3 */
+        .esp = 0x7000,
+        .cs = v86 ? 0 : USER_CODE32, .ss = v86 ? 0 : USER_DATA,
+    };
     set_segment(OTHER_TSS, (uintptr_t)&other_tss, sizeof(other_tss) - 1,
                 ACC_TSS, 0);
     gdt64_table[TASK_GATE / 8] = OTHER_TSS << 16 | TYPE_TASK_GATE;

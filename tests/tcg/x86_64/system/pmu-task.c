@@ -15,21 +15,11 @@ enum { NMI = 2, NP = 11, SOFT = 33, ABSENT = 34, NR_STUBS };
 /* Selectors, of which some have another use in long mode */
 enum { TASK_GATE = 0x38, OTHER_TSS = 0x40, ABSENT_TSS = 0x50 };
 
-#define TYPE_TASK_GATE  (0xe5ull << 40)     /* present, DPL 3 */
 #define TYPE_INT_GATE   (0xeeull << 40)
 #define ACC_ABSENT_TSS  (ACC_TSS - 0x80)
 
 #define V86_CODE        0x8000
 #define WIDTH_MASK      ((1ull << 48) - 1)
-
-/* A task of 32 bits (SDM Vol. 3A, figure 7-2) */
-typedef struct Tss {
-    uint32_t link, esp0, ss0, esp1, ss1, esp2, ss2, cr3, eip, eflags;
-    uint32_t eax, ecx, edx, ebx, esp, ebp, esi, edi;
-    uint32_t es, cs, ss, ds, fs, gs, ldt, io_map;
-} Tss;
-
-_Static_assert(sizeof(Tss) == 104, "TSS");
 
 Tss main_tss;
 static Tss other_tss;
