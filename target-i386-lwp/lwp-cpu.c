@@ -4,6 +4,7 @@
 #include "qemu/osdep.h"
 #include "qemu/qemu-print.h"
 #include "qapi/error.h"
+#include "system/tcg.h"
 #include "lwp.h"
 #include "retire/compat.h"
 #include "trace.h"
@@ -47,7 +48,9 @@ uint64_t lwp_cpu_expand_features(X86CPU *cpu)
     if (!lwp_supported(env)) {
         return 0;
     }
-    if (env->cpuid_level < 0xd || env->cpuid_xlevel < 0x8000001c) {
+    /* Some accelerators filter nothing of what they do not support. */
+    if (!tcg_enabled() || env->cpuid_level < 0xd ||
+        env->cpuid_xlevel < 0x8000001c) {
         for (int i = 0; i < ARRAY_SIZE(words); i++) {
             env->features[words[i]] = 0;
         }

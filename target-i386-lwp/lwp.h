@@ -13,8 +13,8 @@ void lwp_cpu_init(X86CPU *cpu);
 /*
  * Fill in CPUID Fn8000_001C EDX of a CPU that has LWP: one whose model names
  * none of its features gets all that the accelerator has, except those that
- * the user has set.  Returns CPUID_EXT3_LWP if it cannot have it: level or
- * xlevel hide leaves that LWP needs.
+ * the user has set.  Returns CPUID_EXT3_LWP if it cannot have it: this is not
+ * TCG, or level or xlevel hide leaves that LWP needs.
  */
 uint64_t lwp_cpu_expand_features(X86CPU *cpu);
 

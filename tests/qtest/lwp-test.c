@@ -106,29 +106,35 @@ static void test_features(gconstpointer opaque)
 }
 
 /* What QEMU has to say about a CPU. */
-static char *warnings(const char *cpu)
+static char *warnings(const char *accel, const char *cpu)
 {
     g_autofree char *log = g_strdup_printf("%s/lwp-test-%d.log",
                                            g_get_tmp_dir(), getpid());
     char *text;
 
-    qtest_quit(qtest_initf("-machine pc -accel tcg -S -cpu %s 2>%s",
-                           cpu, log));
+    qtest_quit(qtest_initf("-machine pc -accel %s -S -cpu %s 2>%s",
+                           accel, cpu, log));
     g_assert_true(g_file_get_contents(log, &text, NULL, NULL));
     unlink(log);
     return text;
 }
 
-/* +lwp on a CPU without XSAVE is warned of like any missing dependency. */
+/* +lwp on a CPU that cannot have it is warned of, and taken back. */
 static void test_warning(void)
 {
-    g_autofree char *text = warnings("qemu64,+lwp,+lwp-ire");
-    g_autofree char *none = warnings("max,+lwp");
+    static const char without[] = "LWP needs TCG, level 0xD and xlevel "
+        "0x8000001C: CPUID.80000001H:ECX.lwp [bit 15]";
+    g_autofree char *text = warnings("tcg", "qemu64,+lwp,+lwp-ire");
+    g_autofree char *none = warnings("tcg", "max,+lwp");
+    g_autofree char *level = warnings("tcg", "max,+lwp,level=0xc");
+    g_autofree char *accel = warnings("qtest", "max,+lwp");
 
     g_assert_nonnull(strstr(text, "depends on other features"));
     g_assert_nonnull(strstr(text, ".lwp [bit 15]"));
     g_assert_nonnull(strstr(text, ".lwp-ire [bit 2]"));
     g_assert_null(strstr(none, "TCG doesn't support"));
+    g_assert_nonnull(strstr(level, without));
+    g_assert_nonnull(strstr(accel, without));
 }
 
 /* A property out of its range ends QEMU with a sentence that names both. */
@@ -187,7 +193,7 @@ static void test_properties(void)
         int status;
 
         if (!t[i].message) {
-            text = warnings(t[i].cpu);
+            text = warnings("tcg", t[i].cpu);
             g_assert_cmpstr(text, ==, "");
             continue;
         }
