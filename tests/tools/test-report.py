@@ -1302,7 +1302,7 @@ sys.exit(status)
     def measure(self, *args):
         """
         Its output; a failure if that takes much memory, or long, where Python
-        sorts the addresses in 1: 0.6 is usual, but others may use the machine.
+        sorts the addresses in 1: 0.6 is usual, 0.9 where others use the caches.
         What the kernel takes for fresh pages differs between machines.
         """
         start = os.times().user
@@ -1314,11 +1314,11 @@ sys.exit(status)
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)
             self.assertEqual(r.returncode, 0, r.stderr)
             seconds, kilobytes = map(float, r.stderr.split())
-            if seconds < 0.8 * sort:
+            if seconds < 1.2 * sort:
                 break
         self.sentence = (f'{seconds:.1f} s, {kilobytes / 1e3:.0f} MB; '
                          f'Python sorts the addresses in {sort:.1f} s')
-        self.assertLess(seconds, 0.8 * sort, self.sentence)
+        self.assertLess(seconds, 1.2 * sort, self.sentence)
         self.assertLess(kilobytes, 300000, self.sentence)
         return r.stdout
 
