@@ -53,7 +53,7 @@ emulators() {
 
 # The goals of QEMU's own tests, but not of the drop-in's.
 own() {
-    make -s -C "$from/tests/tcg/$1" SRC_PATH="$tree" help |
+    make -r -s -C "$from/tests/tcg/$1" SRC_PATH="$tree" help |
         sed -n 's/^  \(run-.*\)/\1/p' | grep -vE 'lwp|pmu|differential'
 }
 
@@ -84,7 +84,7 @@ run() {
         esac
         goals=$(own "$1")
         # shellcheck disable=SC2086
-        make -C "$from/tests/tcg/$1" -s -k -j"$(nproc)" SRC_PATH="$tree" \
+        make -r -C "$from/tests/tcg/$1" -s -k -j"$(nproc)" SRC_PATH="$tree" \
             SPEED=quick TIMEOUT=900 QEMU="$ways/$emulator" $goals > "$log" 2>&1
         status=$?
         counted=$(echo "$goals" | wc -l)

@@ -19,7 +19,7 @@ fuzz=$build/fuzz-qemu-$release
 configure_qemu "$fuzz" --target-list=x86_64-softmmu --enable-asan \
     --enable-ubsan --enable-debug-tcg
 ninja -C "$fuzz" qemu-system-x86_64 >> "$log" 2>&1 || fail "ninja failed"
-make -C "$bld/tests/tcg/x86_64-softmmu" SRC_PATH="$tree" pmu-fuzz \
+make -r -C "$bld/tests/tcg/x86_64-softmmu" SRC_PATH="$tree" pmu-fuzz \
     >> "$log" 2>&1 || fail "the test program does not build"
 
 # QEMU itself looks for notes in an ELF file where they are.

@@ -15,7 +15,7 @@ set -u
 runs=50
 iterations=7000         # of each of three threads
 for arch in x86_64 i386; do
-    make -C "$tree/build/tests/tcg/$arch-linux-user" SRC_PATH="$tree" \
+    make -r -C "$tree/build/tests/tcg/$arch-linux-user" SRC_PATH="$tree" \
         lwp-fuzz >> "$log" 2>&1 || fail "the test program does not build"
 done
 

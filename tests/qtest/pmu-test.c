@@ -31,7 +31,7 @@ static const ModelTest model_tests[] = {
     { "Skylake", "Skylake-Client,pmu=on", "Skylake", 4, 4, 3 },
     { "v1", "Skylake-Client,pmu=on,pmu-version=1,pmu-counters=2",
       "Skylake", 1, 2, 0 },
-    { "enforce", "qemu64,vendor=GenuineIntel,family=6,model=94,pmu=on,enforce,"
+    { "enforce", "qemu32,vendor=GenuineIntel,family=6,model=94,pmu=on,enforce,"
       "full-width-write=on", "Skylake", 4, 4, 3 },
     { "pentium3", "pentium3,pmu=on", "P6", 0, 2, 0 },
     { "EPYC", "EPYC,pmu=on,+perfctr-core", "Family 17h", 0, 6, 0 },
