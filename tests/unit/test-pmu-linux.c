@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Linux' generic events: the PMU engine counts what Linux asks for, or pmu.rst
+ * says that it does not.
+ */
+
+#include <string.h>
+#include <glib.h>
+#include "pmu.h"
+#include "linux-events.c.inc"
+
+#define PERFEVTSEL0     0x186
+#define OFFCORE_RSP_0   0x1a6
+#define OFFCORE_RSP_1   0x1a7
+#define FIXED_CTR_CTRL  0x38d
+#define K7_EVTSEL0      0xc0010000
+#define RUN             (1u << 16 | 1u << 17 | 1u << 22)    /* USR, OS, EN */
+#define REF_CYCLES      0x300
+
+#define TITLE           "\nLinux' events that count 0\n"
+#define BORDER          "==="
+
+/* As pmu.rst has it, behind the event's name */
+static char *code_of(unsigned event)
+{
+    uint64_t code = linux_events[event].code;
+    g_autofree char *of = linux_events[event].offcore ?
+        g_strdup_printf(":%" G_GINT64_MODIFIER "X",
+                        linux_events[event].offcore) : g_strdup("");
+
+    return g_strdup_printf("%s %X/%X%s", linux_events[event].name,
+                           (unsigned)(code & 0xff) |
+                           (unsigned)(code >> 32 & 15) << 8,
+                           (unsigned)(code >> 8 & 0xff), of);
+}
+
+/*
+ * What pmu.rst's table names: "EVENT CODE".  An event's codes may go on in the
+ * next line, which has no name then.
+ */
+static GPtrArray *read_table(void)
+{
+    GPtrArray *named = g_ptr_array_new_with_free_func(g_free);
+    g_autofree char *text = NULL, *name = NULL;
+    g_auto(GStrv) lines = NULL;
+    g_autoptr(GError) error = NULL;
+    const char *table;
+    unsigned borders = 0;
+
+    g_file_get_contents(PMU_RST, &text, NULL, &error);
+    g_assert_no_error(error);
+    table = strstr(text, TITLE);
+    g_assert_nonnull(table);
+    lines = g_strsplit(table + strlen(TITLE), "\n", 0);
+    for (unsigned i = 0; lines[i] && borders < 3; i++) {
+        g_auto(GStrv) words = NULL;
+
+        if (g_str_has_prefix(lines[i], BORDER)) {
+            borders++;
+            continue;
+        }
+        if (borders < 2) {
+            continue;               /* text, and the table's head */
+        }
+        words = g_strsplit_set(lines[i], " ,", 0);
+        for (unsigned w = 0; words[w]; w++) {
+            if (w == 0 && *words[w]) {
+                g_free(name);
+                name = g_strdup(words[w]);
+            } else if (*words[w]) {
+                g_assert_nonnull(name);
+                g_ptr_array_add(named, g_strdup_printf("%s %s", name,
+                                                       words[w]));
+            }
+        }
+    }
+    g_assert_cmpint(borders, ==, 3);
+    return named;
+}
+
+static bool is_named(const GPtrArray *named, const char *code)
+{
+    return g_ptr_array_find_with_equal_func((GPtrArray *)named, code,
+                                            g_str_equal, NULL);
+}
+
+static bool is_modelled(const PmuFlavour *flavour, PmuVendor vendor,
+                        unsigned event)
+{
+    uint64_t code = linux_events[event].code;
+    uint64_t offcore = linux_events[event].offcore;
+    unsigned counter = 0;
+    PmuSetting setting;
+    PmuConfig config;
+    PmuState s = { 0 };
+    bool ok = true;
+
+    pmu_config_init(&config, flavour);
+    /* So that there are cycles in which nothing happens. */
+    config.insn_clocks = 2;
+    pmu_reset(&s, &config);
+    if (offcore) {
+        ok &= pmu_wrmsr(&s, &config, OFFCORE_RSP_0, offcore) == PMU_MSR_OK;
+        ok &= pmu_wrmsr(&s, &config, OFFCORE_RSP_1, offcore) == PMU_MSR_OK;
+    }
+    if (code == REF_CYCLES && vendor == PMU_VENDOR_INTEL) {
+        counter = PMU_FIXED(2);
+        ok &= pmu_wrmsr(&s, &config, FIXED_CTR_CTRL, 0x333) == PMU_MSR_OK;
+    } else {
+        ok &= pmu_wrmsr(&s, &config, vendor == PMU_VENDOR_INTEL ?
+                        PERFEVTSEL0 : K7_EVTSEL0, code | RUN) == PMU_MSR_OK;
+    }
+    return ok && pmu_setting(&s, &config, counter, &setting) &&
+           setting.event && s.counter[counter].add;
+}
+
+static void complain(const char *code, unsigned processor, unsigned model,
+                     const PmuFlavour *flavour, const char *what)
+{
+    g_test_message("%s family %X, model %02X (%s): %s %s",
+                   linux_processors[processor].vendor == PMU_VENDOR_AMD ?
+                   "AMD" : "Intel", linux_processors[processor].family, model,
+                   flavour ? pmu_flavour_name(flavour) : "no PMU", code, what);
+    g_test_fail();
+}
+
+static void test_events(void)
+{
+    g_autoptr(GPtrArray) named = read_table();
+
+    for (unsigned e = 0; e < G_N_ELEMENTS(linux_events); e++) {
+        g_autofree char *code = code_of(e);
+        bool expected = !is_named(named, code);
+
+        for (unsigned p = 0; p < G_N_ELEMENTS(linux_processors); p++) {
+            PmuVendor vendor = linux_processors[p].vendor;
+            const PmuFlavour *flavour, *complained = NULL;
+
+            if (!(linux_events[e].groups & linux_processors[p].group)) {
+                continue;
+            }
+            for (unsigned model = linux_processors[p].first_model;
+                 model <= linux_processors[p].last_model; model++) {
+                flavour = pmu_flavour(vendor, linux_processors[p].family,
+                                      model);
+                if ((flavour && is_modelled(flavour, vendor, e) == expected) ||
+                    (flavour && flavour == complained)) {
+                    continue;
+                }
+                complained = flavour;
+                complain(code, p, model, flavour, expected ? "counts 0" :
+                         "counts, but pmu.rst says that it does not");
+            }
+        }
+    }
+}
+
+/* What may count 0: events of TLBs, L1I, stores that miss, and prefetches */
+static void test_named(void)
+{
+    static const char *const kinds[] = {
+        "dTLB-*", "iTLB-*", "L1-icache-*", "L1-dcache-store-misses",
+        "LLC-stores", "LLC-store-misses", "node-stores", "node-store-misses",
+        "*-prefetches", "*-prefetch-misses",
+    };
+    g_autoptr(GPtrArray) named = read_table();
+    g_autoptr(GPtrArray) codes = g_ptr_array_new_with_free_func(g_free);
+
+    for (unsigned e = 0; e < G_N_ELEMENTS(linux_events); e++) {
+        g_ptr_array_add(codes, code_of(e));
+    }
+    g_assert_cmpint(named->len, >, 0);
+    for (unsigned n = 0; n < named->len; n++) {
+        const char *code = g_ptr_array_index(named, n);
+        g_autofree char *name = g_strndup(code, strcspn(code, " "));
+        bool may = false;
+
+        for (unsigned k = 0; k < G_N_ELEMENTS(kinds); k++) {
+            may |= g_pattern_match_simple(kinds[k], name);
+        }
+        if (!may) {
+            g_test_message("pmu.rst: %s must not count 0", code);
+            g_test_fail();
+        }
+        if (!is_named(codes, code)) {
+            g_test_message("pmu.rst: Linux has no %s", code);
+            g_test_fail();
+        }
+    }
+}
+
+int main(int argc, char *argv[])
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/pmu/linux/events", test_events);
+    g_test_add_func("/pmu/linux/named", test_named);
+    return g_test_run();
+}
