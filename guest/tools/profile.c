@@ -754,10 +754,12 @@ const char *place_inlined(const Place *place)
     static Table inlined = TABLE(Text, text);
     Object *o = (Object *)place->function->object;
     uint64_t key[2];
-    char text[1024];
     Call calls[8];
-    int n, used = 0;
+    size_t size;
     Text *item;
+    char *text;
+    FILE *f;
+    int n;
 
     n = object_has_lines(o) ? object_inlined(o, place->address, calls, 8) : 0;
     if (!n) {
@@ -767,11 +769,15 @@ const char *place_inlined(const Place *place)
     key[1] = calls[0].number;
     item = table_get(&inlined, key);
     if (!item->text) {
-        for (int i = 0; i < n && used < (int)sizeof(text); i++) {
-            used += snprintf(text + used, sizeof(text) - used, "%s%s",
-                             i ? " < " : "", calls[i].name);
+        item->text = "";
+        f = open_memstream(&text, &size);
+        for (int i = 0; f && i < n; i++) {
+            fprintf(f, "%s%s", i ? " < " : "", calls[i].name);
         }
-        item->text = keep_text(text);
+        if (f && !fclose(f)) {
+            item->text = keep_text(text);
+            free(text);
+        }
     }
     return item->text;
 }

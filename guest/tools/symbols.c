@@ -287,7 +287,6 @@ static void add_symbol(Object *o, const char *name, uint64_t start,
 static void read_symbols(Object *o)
 {
     int n = dwfl_module_getsymtab(o->module);
-    char plain[512];
 
     for (int i = 0; i < n; i++) {
         Dwarf_Addr bias;
@@ -297,6 +296,7 @@ static void read_symbols(Object *o)
         GElf_Shdr in;
         Elf *elf;
         const char *cut;
+        char *plain = NULL;
         const char *name = dwfl_module_getsym_info(o->module, i, &sym, &address,
                                                    &shndx, &elf, &bias);
         int type = GELF_ST_TYPE(sym.st_info);
@@ -320,8 +320,8 @@ static void read_symbols(Object *o)
         /* .symtab has versions of dynamic symbols behind their names. */
         cut = name[0] == '@' ? NULL : strchr(name, '@');
         if (cut) {
-            snprintf(plain, sizeof(plain), "%.*s", (int)(cut - name), name);
-            name = plain;
+            plain = strndup(name, cut - name);
+            name = plain ? plain : name;
         }
         /*
          * One address may have several names: that of a function, a strong
@@ -331,6 +331,7 @@ static void read_symbols(Object *o)
                    (size ? 1000 : 0) + (type != STT_NOTYPE ? 500 : 0) +
                    (bind == STB_GLOBAL ? 200 : bind == STB_LOCAL ? 0 : 100)
                    - (int)strspn(name, "_"));
+        free(plain);
     }
 }
 
@@ -388,6 +389,8 @@ static void read_slots(Object *o, Table *slots)
     }
 }
 
+#define PLT     "@plt"          /* behind the name of what a stub jumps to */
+
 /*
  * PLT stubs have no symbols, but each has an indirect jump through the GOT in
  * it, whatever the linker's style, which tells by its relocation where to.
@@ -398,7 +401,7 @@ static void read_plt(Object *o)
     Table slots = TABLE(Slot, name);
     GElf_Shdr shdr, got;
     GElf_Ehdr ehdr;
-    char name[512];
+    char *name;
 
     if (!gelf_getehdr(o->elf, &ehdr) ||
         (ehdr.e_machine != EM_X86_64 && ehdr.e_machine != EM_386)) {
@@ -436,9 +439,9 @@ static void read_plt(Object *o)
                        code[k + 1] == 0x25 ? (uint32_t)disp :
                        got.sh_addr + disp;
                 target = ((Slot *)table_get(&slots, &slot))->name;
-                if (target) {
-                    snprintf(name, sizeof(name), "%s@plt", target);
+                if (target && asprintf(&name, "%s" PLT, target) > 0) {
                     add_symbol(o, name, shdr.sh_addr + at, step, 0);
+                    free(name);
                 }
                 break;
             }
@@ -707,12 +710,20 @@ static Function *unnamed(Object *o)
 /* C++ and Rust have the types of parameters and more in their symbols. */
 static const char *readable(const char *name)
 {
-    char *text = cplus_demangle(name, DMGL_AUTO | DMGL_ANSI | DMGL_PARAMS);
+    const size_t length = strlen(name);
+    const bool stub = length > strlen(PLT) &&
+                      !strcmp(name + length - strlen(PLT), PLT);
+    char *plain = strndup(name, length - (stub ? strlen(PLT) : 0));
+    char *text = plain ? cplus_demangle(plain, DMGL_AUTO | DMGL_ANSI |
+                                        DMGL_PARAMS) : NULL;
+    char *whole;
 
-    if (text) {
-        name = keep_text(text);
-        free(text);
+    if (text && asprintf(&whole, "%s%s", text, stub ? PLT : "") > 0) {
+        name = keep_text(whole);
+        free(whole);
     }
+    free(text);
+    free(plain);
     return name;
 }
 
@@ -839,6 +850,8 @@ static void read_jitdump(Object *o, FILE *f)
     JitHeader header;
     JitRecord record;
     JitLoad load;
+    char *name = NULL;
+    size_t room = 0;
     long at;
 
     if (fread(&header, sizeof(header), 1, f) != 1 ||
@@ -848,20 +861,14 @@ static void read_jitdump(Object *o, FILE *f)
     for (at = header.size; !fseek(f, at, SEEK_SET) &&
          fread(&record, sizeof(record), 1, f) == 1 &&
          record.size >= sizeof(record); at += record.size) {
-        char name[512];
-        size_t length = record.size - sizeof(record);
-
-        if (record.id != JIT_CODE_LOAD || length <= sizeof(load) ||
-            fread(&load, sizeof(load), 1, f) != 1) {
-            continue;
-        }
-        length -= sizeof(load);
-        length = length < sizeof(name) ? length : sizeof(name) - 1;
-        if (fread(name, 1, length, f) == length) {
-            name[length] = 0;
+        if (record.id == JIT_CODE_LOAD &&
+            record.size > sizeof(record) + sizeof(load) &&
+            fread(&load, sizeof(load), 1, f) == 1 &&
+            getdelim(&name, &room, 0, f) > 0) {
             add_symbol(o, name, load.address, load.size, 0);
         }
     }
+    free(name);
 }
 
 Object *object_jit(int32_t pid, const char *dump, uint64_t since)

@@ -236,6 +236,7 @@ class Case(common.Case):
         return path
 
 
+
 class Functions(Case):
     def profile(self, program, **kind):
         return self.write(
@@ -651,7 +652,8 @@ class Names(Case):
         with subprocess.Popen([Setup.lwp, *args], cwd=self.folder, env={
                 **os.environ, 'PAGER': 'cat', 'NO_COLOR': '1', 'TERM': 'vt100',
                 **env}, stdin=subprocess.DEVNULL, **{
-                    'stdout': subprocess.DEVNULL, stream: its}) as p:
+                    'stdout': subprocess.DEVNULL,
+                    'stderr': subprocess.DEVNULL, stream: its}) as p:
             os.close(its)
             out = b''
             while True:
@@ -704,8 +706,45 @@ class Names(Case):
         self.assertRegex(out, r'\A(\rlwp: reading: +\d+ %)+\r {24}\r\Z')
 
 
+class Long(Case):
+    """Names of any length are whole."""
+    NAME = 700 * 'x'
+
+    def test_stub(self):
+        """Of C, and of C++."""
+        name = self.NAME
+        p = Program(self.folder, 'stubs.so', '-shared', '-fPIC', '-Wl,-z,lazy',
+                    compiler='g++', source=f'extern "C" void {name}(void);\n'
+                    f'namespace n{name} {{ void f(int); }}\n'
+                    'namespace small { void f(int); }\n'
+                    f'int main() {{ {name}(); n{name}::f(1); small::f(1); }}\n')
+        stubs = [int(m[1], 16) for m in re.finditer(
+            r'^(\w+) <\w+@plt>:', p.tool('objdump', '-d'), re.M)]
+        self.write(process(PID, 'p'), p.maps(PID), records(
+            PID, PID, *[record(IRE, p.base + a) for a in stubs]))
+        names = {r['symbol'] for r in self.json()[1]['ire']['functions']}
+        self.assertLessEqual({f'{name}@plt', f'n{name}::f(int)@plt',
+                              'small::f(int)@plt'}, names)
+
+    def test_inlined(self):
+        names = [c + self.NAME for c in 'abc']
+        source = 'volatile int sink;\n'
+        last = 'sink++'
+        for name in names:
+            source += ('static inline __attribute__((always_inline)) void '
+                       f'{name}(void) {{ {last}; }}\n')
+            last = name + '()'
+        p = Program(self.folder, 'chain',
+                    source=source + f'int main(void) {{ {last}; }}\n')
+        self.write(process(PID, 'p'), p.maps(PID), records(PID, PID, *[
+            record(IRE, p.base + a) for a, _ in p.instructions('main')]))
+        self.assertIn(' < '.join(names), {
+            r['inlined'] for r in self.json()[1]['ire']['inlined']})
+
+
 class Jit(Case):
     """Code that was compiled while the program ran."""
+    NAME = 'compiled(' + 600 * 'int, ' + 'int) x'
 
     def check(self, *maps):
         self.write(process(PID, 'p'), snapshot(
@@ -718,7 +757,7 @@ class Jit(Case):
         root = os.path.join(self.folder, 'root')
         _, events = self.json('--symfs', root)
         self.assertEqual(self.functions(events['ire']), {
-            (f'[JIT {PID}]', 'compiled(int) x'): 3, ('[anon]', '[anon]'): 2})
+            (f'[JIT {PID}]', self.NAME): 3, ('[anon]', '[anon]'): 2})
 
     def root(self, name):
         path = os.path.join(self.folder, 'root/tmp')
@@ -728,7 +767,7 @@ class Jit(Case):
     def test_perf_map(self):
         path = self.root(f'perf-{PID}.map')
         with open(path, 'w') as f:
-            f.write('10100 100 compiled(int) x\nwhat?\n')
+            f.write(f'10100 100 {self.NAME}\nwhat?\n')
         self.check()
         os.utime(path, (1, 1))      # of another process, long ago
         with self.assertRaises(AssertionError):
@@ -736,7 +775,7 @@ class Jit(Case):
         os.unlink(path)
 
     def test_jitdump(self):
-        name = b'compiled(int) x\0'
+        name = self.NAME.encode() + b'\0'
         load = struct.pack('<IIQIIQQQQ', 0, 56 + len(name) + 4, 0, PID, PID,
                            0x10100, 0x10100, 0x100, 1) + name + b'code'
         with open(self.root(f'jit-{PID}.dump'), 'wb') as f:
