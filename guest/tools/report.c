@@ -130,12 +130,35 @@ static void put_numbers(const Rows *rows, int event, const Row *r)
     if (event == LWP_BRE) {
         printf("  %6.2f%%", 100 * quotient(r->taken, r->count));
         if (r->known) {
-            printf("   %6.2f%%", 100 * quotient(r->predicted, r->known));
+            printf("    %6.2f%%", 100 * quotient(r->predicted, r->known));
         } else {
-            printf("   %7s", "-");
+            printf("    %7s", "-");
         }
     } else if (event == LWP_DME) {
         printf("  %7.1f  %7u", quotient(r->latency, r->count), r->latency_max);
+    }
+}
+
+/* A line number stays when its file is cut.  The last column is not padded. */
+static void put_column(const char *text, size_t width, bool last)
+{
+    const char *colon = strrchr(text, ':');
+    size_t line = colon ? strlen(colon) : 0, n, room;
+    char *file;
+
+    printf("  ");
+    room = terminal_width ? width : 0;
+    if (line > 1 && strspn(colon + 1, "0123456789") == line - 1 &&
+        line < room && text_columns(text) > room) {
+        file = strndup(text, colon - text);
+        n = put_text_cut(stdout, file ? file : "", TEXT_PLAIN, room - line);
+        n += printf("%s", colon);
+        free(file);
+    } else {
+        n = put_text_cut(stdout, text, TEXT_PLAIN, room);
+    }
+    if (!last && n < width) {
+        printf("%*s", (int)(width - n), "");
     }
 }
 
@@ -145,47 +168,40 @@ static void put_keys(const Rows *rows, const Row *r, int from, int to,
     char buffer[ROW_TEXT];
 
     for (int k = from; k < to; k++) {
-        const char *text = row_text(rows, r, k, buffer);
-        size_t length;
-
-        printf("  ");
-        length = put_text_cut(stdout, text, TEXT_PLAIN,
-                              terminal_width ? width[k] : SIZE_MAX);
-        if (k + 1 < to && length < width[k]) {
-            printf("%*s", (int)(width[k] - length), "");
-        }
+        put_column(row_text(rows, r, k, buffer), width[k], k + 1 == to);
     }
     printf("\n");
 }
 
 enum {
-    NUMBERS = 38,           /* columns in front of the keys, at most */
     WIDE = 60,              /* what longer names need is not kept free */
-    NARROW = 12,            /* columns that a cut name keeps */
+    NARROW = 6,             /* columns that a cut name keeps */
 };
 
-/* Columns from FROM to TO - 1 have to fit into the terminal. */
-static void fit(size_t *width, int from, int to, size_t numbers)
+/* Columns from the FIRST on have to fit into the terminal: names give way. */
+static void fit(const Rows *rows, int first, size_t numbers, size_t *width)
 {
     size_t sum = numbers;
-    int widest;
+    int widest = first;
 
-    for (int k = from; k < to; k++) {
+    for (int k = first; k < rows->nr_keys; k++) {
         if (!terminal_width && width[k] > WIDE) {
             width[k] = WIDE;
         }
         sum += width[k] + 2;
     }
-    while (terminal_width && sum > terminal_width) {
-        widest = from;
-        for (int k = from; k < to; k++) {
-            widest = width[k] > width[widest] ? k : widest;
+    while (terminal_width && sum > terminal_width && widest >= 0) {
+        widest = -1;
+        for (int k = first; k < rows->nr_keys; k++) {
+            if (rows->keys[k]->type < KEY_NUMBER && width[k] > NARROW &&
+                (widest < 0 || width[k] > width[widest])) {
+                widest = k;
+            }
         }
-        if (width[widest] <= NARROW) {
-            break;
+        if (widest >= 0) {
+            width[widest]--;
+            sum--;
         }
-        width[widest]--;
-        sum--;
     }
 }
 
@@ -204,28 +220,28 @@ static void find_widths(const Rows *rows, int first, size_t numbers,
             width[k] = length > width[k] ? length : width[k];
         }
     }
-    fit(width, first, rows->nr_keys, numbers);
+    fit(rows, first, numbers, width);
 }
 
 /* INNER, if there are any, are what the rows consist of. */
 static void put_table(int event, const Rows *rows, const Rows *inner,
                       const char *title, double limit, size_t top)
 {
+    /* What put_numbers() needs. */
+    const size_t numbers = event == LWP_BRE ? 38 : event == LWP_DME ? 36 : 18;
     size_t width[MAX_KEYS], next = 0;
     uint64_t shown = 0;
 
-    find_widths(rows, 0, event == LWP_BRE || event == LWP_DME ? NUMBERS : 18,
-                width);
+    find_widths(rows, 0, numbers, width);
     if (inner) {
-        find_widths(inner, rows->nr_keys, NUMBERS + 4, width);
+        find_widths(inner, rows->nr_keys, numbers + 4, width);
     }
     printf("\n# %s: %s\n#\n# %5s%% %9s", event_name(event), title,
            "", "Records");
     printf("%s", event == LWP_BRE ? "    Taken  Predicted" :
            event == LWP_DME ? "  Latency  Maximum" : "");
     for (int k = 0; k < rows->nr_keys; k++) {
-        printf("  %-*s", k + 1 < rows->nr_keys ? (int)width[k] : 0,
-               rows->keys[k]->title);
+        put_column(rows->keys[k]->title, width[k], k + 1 == rows->nr_keys);
     }
     printf("\n#\n");
     for (size_t i = 0; i < rows->count; i++) {

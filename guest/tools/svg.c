@@ -31,25 +31,6 @@ static void put_fill(FILE *f, const char *object, int lightness)
     fprintf(f, "fill=\"hsl(%u,60%%,%d%%)\"", hash * 47 % 360, lightness);
 }
 
-/* As much of it as there is room for, in letters. */
-static void put_cut(FILE *f, const char *text, int room)
-{
-    int length = strlen(text);
-    char cut[300];
-
-    if (length > room || length >= (int)sizeof(cut)) {
-        length = room < (int)sizeof(cut) - 4 ? room - 1
-                                             : (int)sizeof(cut) - 4;
-        /* not within a letter */
-        while (length && (text[length] & 0xc0) == 0x80) {
-            length--;
-        }
-        snprintf(cut, sizeof(cut), "%.*s\u2026", length, text);
-        text = cut;
-    }
-    put_text(f, text, TEXT_XML);
-}
-
 static void put_label(FILE *f, double x, double y, double width,
                       const char *text)
 {
@@ -57,7 +38,7 @@ static void put_label(FILE *f, double x, double y, double width,
 
     if (room >= 3) {
         fprintf(f, "<text x=\"%.1f\" y=\"%.1f\">", x + 4, y + 17);
-        put_cut(f, text, room);
+        put_text_cut(f, text, TEXT_XML, room);
         fprintf(f, "</text>");
     }
 }
@@ -184,7 +165,8 @@ void svg_write(FILE *f, const Profile *p)
             "<rect width=\"100%%\" height=\"100%%\" fill=\"#fdfdfb\"/>\n"
             "<text x=\"%.0f\" y=\"28\" font-size=\"18\" font-weight=\"bold\">",
             WIDTH, height, WIDTH, height, MARGIN);
-    put_cut(f, p->header.command, INSIDE / (LETTER * 18 / 12));
+    put_text_cut(f, p->header.command, TEXT_XML,
+                 INSIDE / (LETTER * 18 / 12));
     fprintf(f, "</text>\n<text x=\"%.0f\" y=\"50\" fill=\"%s\">", MARGIN,
             p->missed ? "#c00" : "#555");
     if (p->missed) {

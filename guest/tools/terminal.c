@@ -64,17 +64,26 @@ static void start_pager(void)
     close(fd[1]);
 }
 
+/* A serial line does not tell how wide it is. */
+static size_t find_width(void)
+{
+    const char *columns = getenv("COLUMNS");
+    struct winsize size;
+
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col) {
+        return size.ws_col;
+    }
+    return columns && atoi(columns) > 0 ? atoi(columns) : 80;
+}
+
 void terminal_init(void)
 {
     const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
-    struct winsize size;
 
     if (!isatty(STDOUT_FILENO)) {
         return;
     }
-    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0) {
-        terminal_width = size.ws_col;
-    }
+    terminal_width = find_width();
     coloured = !(no && *no) && term && strcmp(term, "dumb");
     start_pager();
 }

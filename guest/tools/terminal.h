@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Its columns; 0: it is no terminal, or not known.  After terminal_init(). */
+/* Columns to keep to; 0: lines are not cut.  After terminal_init(). */
 extern size_t terminal_width;
 
 /*

@@ -2,8 +2,11 @@
 /*
  * Text that comes from outside, made harmless for where it goes.
  */
+#include <locale.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <wchar.h>
 #include "text.h"
 
 /* The length of the UTF-8 sequence at text; 0 if it is none. */
@@ -72,10 +75,23 @@ void put_text(FILE *f, const char *text, TextStyle style)
     fwrite(start, 1, text - start, f);
 }
 
-static const char *skip_letter(const char *text)
+/* Behind the letter at text; its columns are added to n. */
+static const char *skip_letter(const char *text, size_t *n)
 {
-    int length = utf8_length((const unsigned char *)text);
+    static bool ready;
+    int length = utf8_length((const unsigned char *)text), columns = 1;
+    wchar_t letter;
 
+    if (length > 1) {
+        if (!ready) {
+            setlocale(LC_CTYPE, "C.UTF-8");
+            ready = true;
+        }
+        if (mbtowc(&letter, text, length) > 0) {
+            columns = wcwidth(letter);
+        }
+    }
+    *n += columns < 0 ? 1 : columns;
     return text + (length ? length : 1);
 }
 
@@ -83,8 +99,8 @@ size_t text_columns(const char *text)
 {
     size_t n = 0;
 
-    for (; *text; text = skip_letter(text)) {
-        n++;
+    while (*text) {
+        text = skip_letter(text, &n);
     }
     return n;
 }
@@ -92,16 +108,20 @@ size_t text_columns(const char *text)
 size_t put_text_cut(FILE *f, const char *text, TextStyle style,
                     size_t columns)
 {
-    size_t width = text_columns(text);
-    const char *end = text;
+    size_t width = 0, next = 0;
+    const char *end = text, *rest = text;
     char *cut;
 
-    if (width <= columns || !columns) {
-        put_text(f, text, style);
-        return width;
+    while (*rest && (next <= columns || !columns)) {
+        rest = skip_letter(rest, &next);
+        if (next < columns) {
+            end = rest;
+            width = next;
+        }
     }
-    for (size_t i = 1; i < columns; i++) {
-        end = skip_letter(end);
+    if (next <= columns || !columns) {
+        put_text(f, text, style);
+        return next;
     }
     cut = strndup(text, end - text);
     if (cut) {
@@ -109,5 +129,5 @@ size_t put_text_cut(FILE *f, const char *text, TextStyle style,
         free(cut);
     }
     fputs("\u2026", f);
-    return columns;
+    return width + 1;
 }

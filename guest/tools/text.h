@@ -17,10 +17,13 @@ typedef enum TextStyle {
 
 void put_text(FILE *f, const char *text, TextStyle style);
 
-/* How wide it is: code points, as far as they are any. */
+/* How many columns of a terminal it needs. */
 size_t text_columns(const char *text);
 
-/* The same, but at most COLUMNS wide, with a mark if it is cut; how wide. */
+/*
+ * The same, but at most COLUMNS wide, with a mark if it is cut; 0: whole.
+ * Returns how wide.
+ */
 size_t put_text_cut(FILE *f, const char *text, TextStyle style,
                     size_t columns);
 

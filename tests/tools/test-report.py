@@ -26,6 +26,7 @@ import subprocess
 import sys
 import termios
 import threading
+import unicodedata
 import xml.etree.ElementTree
 
 import common
@@ -235,6 +236,36 @@ class Case(common.Case):
             f.write(b''.join(chunks))
         return path
 
+    def compiled(self, names):
+        """Code that was compiled while the program ran has any name."""
+        os.makedirs(self.path('root/tmp'), exist_ok=True)
+        with open(self.path(f'root/tmp/perf-{PID}.map'), 'w') as f:
+            f.writelines(f'{0x10000 + i * 16:x} 10 {name}\n'
+                         for i, name in enumerate(names))
+        self.write(process(PID, 'p'),
+                   snapshot(PID, mapping(PID, 0x10000, 0x20000, 0, '', 7)),
+                   records(PID, PID, *[record(IRE, 0x10000 + i * 16)
+                                       for i in range(len(names))]))
+
+    def on_terminal(self, columns, *args, stream='stdout', **env):
+        ours, its = pty.openpty()
+        fcntl.ioctl(its, termios.TIOCSWINSZ,
+                    struct.pack('HHHH', 24, columns, 0, 0))
+        with subprocess.Popen([Setup.lwp, *args], cwd=self.folder, env={
+                **os.environ, 'PAGER': 'cat', 'NO_COLOR': '1', 'TERM': 'vt100',
+                **env}, stdin=subprocess.DEVNULL, **{
+                    'stdout': subprocess.DEVNULL,
+                    'stderr': subprocess.DEVNULL, stream: its}) as p:
+            os.close(its)
+            out = b''
+            while True:
+                try:
+                    out += os.read(ours, 4096)
+                except OSError:
+                    break
+            self.assertEqual(p.wait(), 0)
+        os.close(ours)
+        return out.decode().replace('\r\n', '\n')
 
 
 class Functions(Case):
@@ -372,17 +403,23 @@ all(document, 'search')[0].click();
 print(all(document, 'm')[0].textContent);
 print(child(named('leaf'), 'rect').getAttribute('stroke'),
       child(named('hot'), 'rect').getAttribute('stroke'));
+var wide = named('leaf');
+wide.setAttribute('data-n', '\ud83d\ude00\ud83d\ude00\ud83d\ude00\ud83d\ude00');
+place(wide, 0, 46);
+print(encodeURIComponent(child(wide, 'text').textContent));
 """)
         r = subprocess.run([engine, path], text=True, stdout=subprocess.PIPE,
                            stderr=subprocess.STDOUT)
         self.assertEqual(r.returncode, 0, r.stdout)
-        leaf, whole, found, stroke = r.stdout.splitlines()
+        leaf, whole, found, stroke, cut = r.stdout.splitlines()
         self.assertRegex(leaf, r'^leaf: prog 1176 prog, pie 1176 pie, '
                          r'leaf 1176 leaf, prog\.c:\d+ 1176 prog\.c:\d+$')
         self.assertRegex(whole, r'^all: prog 1176 prog, pie 1164 pie, '
                          r'\[unknown\] 12 , hot 706 hot, leaf 353 leaf, ')
         self.assertEqual(found, 'LEAF: 30.00 %')
         self.assertEqual(stroke, '#c00 none')
+        # Not within a letter, though that is two for JavaScript.
+        self.assertEqual(cut, 2 * '%F0%9F%98%80' + '%E2%80%A6')
 
     def test_sort(self):
         self.profile(self.pie)
@@ -645,26 +682,6 @@ class Names(Case):
         self.assertIn(f'# {self.SUM} in ', outs.pop())
         self.lwp('annotate', 'shapes::Square', status=1)
 
-    def on_terminal(self, columns, *args, stream='stdout', **env):
-        ours, its = pty.openpty()
-        fcntl.ioctl(its, termios.TIOCSWINSZ,
-                    struct.pack('HHHH', 24, columns, 0, 0))
-        with subprocess.Popen([Setup.lwp, *args], cwd=self.folder, env={
-                **os.environ, 'PAGER': 'cat', 'NO_COLOR': '1', 'TERM': 'vt100',
-                **env}, stdin=subprocess.DEVNULL, **{
-                    'stdout': subprocess.DEVNULL,
-                    'stderr': subprocess.DEVNULL, stream: its}) as p:
-            os.close(its)
-            out = b''
-            while True:
-                try:
-                    out += os.read(ours, 4096)
-                except OSError:
-                    break
-            self.assertEqual(p.wait(), 0)
-        os.close(ours)
-        return out.decode().replace('\r\n', '\n')
-
     def test_terminal(self):
         """On a terminal, lines are as wide as it; elsewhere, names whole."""
         for columns in 60, 64, 200:
@@ -704,6 +721,86 @@ class Names(Case):
                                         for i in range(700)])
         out = self.on_terminal(80, 'report', stream='stderr')
         self.assertRegex(out, r'\A(\rlwp: reading: +\d+ %)+\r {24}\r\Z')
+
+
+class Tables(Case):
+    """What tables look like for people."""
+
+    def profile(self):
+        p = self.pie
+        line = p.at('table') + 64 & ~63
+        heap = mapping(PID, 0x7fff12340000, 0x7fff12350000, 0, '[heap]', 3)
+        library = '/lib/' + 40 * 'long' + '.so'
+        far = 0x7fff56780010
+        what = [
+            record(BRE, p.at('hot', 8), p.at('leaf'), TAKEN | KNOWN),
+            record(BRE, p.at('leaf', 4), far, TAKEN),
+            record(DME, p.at('leaf'), line, HAS_DATA | L3, 40),
+            record(DME, far, 0x7fff12340040, HAS_DATA | DRAM, 200),
+            record(IRE, p.at('hot')), record(INS, far, 1 << 60, 3, 1 << 31)]
+        self.write(process(PID, 'p'), p.maps(PID), heap,
+                   mapping(PID, far & ~0xfff, far + 0x1000, 0, library),
+                   records(PID, PID, *what), records(PID, PID + 1, *what),
+                   records(PID, PID + 1, *100 * [record(IRE, p.at('leaf'))]))
+
+    def test_width(self):
+        """Each line of each table fits; numbers and lines are not cut."""
+        self.profile()
+        out = self.on_terminal(80, 'report')
+        rows = [l for l in out.splitlines() if re.match(r'#? +[\d.]*%', l)]
+        self.assertGreater(len(rows), 40)
+        self.assertLessEqual(max(map(len, rows)), 80)
+        for whole in ('0x7fff12340040', f'{self.pie.symbols["hot"][0] + 8:#x}',
+                      '0x1000000000000000', '0x80000000'):
+            self.assertRegex(out, rf'(?m) {whole}( |$)')
+        self.assertRegex(out, r' (prog\.c|p[^ ]*\u2026):\d+\n')
+        wide = self.on_terminal(400, 'report')
+        self.assertNotIn('\u2026', wide)
+        self.assertRegex(wide, r' prog\.c:\d+\n')
+
+    def columns(self, text):
+        return sum(0 if unicodedata.combining(c) else
+                   2 if unicodedata.east_asian_width(c) in 'WF' else 1
+                   for c in text)
+
+    def test_wide(self):
+        """Letters are cut off whole, whatever they are wide and long."""
+        name = 'a' + 40 * '\u6f22\u5b57e\u0301\u00fc\U0001f600'
+        self.compiled([name, 'b'])
+        for width in range(60, 68):
+            out = self.on_terminal(width, 'report', '--symfs', 'root',
+                                   '-s', 'symbol,pid')
+            row = next(l for l in out.splitlines() if '\u6f22' in l)
+            cut = row[row.index('a'):].split('\u2026')[0]
+            self.assertTrue(name.startswith(cut))
+            self.assertFalse(unicodedata.combining(name[len(cut)]))
+            # As wide as it can be, and PID under "Process".
+            self.assertEqual(self.columns(row), width - 3)
+        self.assertIn(name, self.lwp('report', '--symfs', 'root'))
+
+    def test_unknown_width(self):
+        """A serial line does not tell how wide it is."""
+        self.profile()
+        for env, width in ({'COLUMNS': '90'}, 90), ({'COLUMNS': ''}, 80), (
+                {'COLUMNS': 'x'}, 80):
+            out = self.on_terminal(0, 'report', **env)
+            self.assertEqual(out, self.on_terminal(width, 'report'))
+
+    def test_heads(self):
+        """Columns start where their heads do."""
+        self.profile()
+        for out in self.lwp('report'), self.on_terminal(80, 'report'):
+            for table, name, value in (
+                    ('ire: functions', 'Object', 'pie'),
+                    ('bre: branch instructions', 'Address', '0x'),
+                    ('bre: branches', 'Kind', 'call'),
+                    ('dme: where', 'Source', 'DRAM'),
+                    ('dme: 64-byte lines', 'Data line', '0x7fff12340040'),
+                    ('ins: values', 'Data1', '0x80000000')):
+                lines = re.search(rf'(?ms)^# {table}.*?(?:\n\n|\Z)',
+                                  out)[0].splitlines()
+                row = next(l for l in lines[4:] if value in l)
+                self.assertEqual(lines[2].index(name), row.index(value), table)
 
 
 class Long(Case):
