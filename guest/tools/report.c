@@ -232,12 +232,17 @@ static void put_table(int event, const Rows *rows, const Rows *inner,
     size_t width[MAX_KEYS], next = 0;
     uint64_t shown = 0;
 
+    printf("\n# %s: %s", event_name(event), title);
+    if (!rows->count) {
+        printf(": each of the %zu rows has less than %.10g%%\n", rows->all,
+               limit);
+        return;
+    }
     find_widths(rows, 0, numbers, width);
     if (inner) {
         find_widths(inner, rows->nr_keys, numbers + 4, width);
     }
-    printf("\n# %s: %s\n#\n# %5s%% %9s", event_name(event), title,
-           "", "Records");
+    printf("\n#\n# %5s%% %9s", "", "Records");
     printf("%s", event == LWP_BRE ? "    Taken  Predicted" :
            event == LWP_DME ? "  Latency  Maximum" : "");
     for (int k = 0; k < rows->nr_keys; k++) {

@@ -802,6 +802,17 @@ class Tables(Case):
                 row = next(l for l in lines[4:] if value in l)
                 self.assertEqual(lines[2].index(name), row.index(value), table)
 
+    def test_no_rows(self):
+        """A table without rows is a line that says so."""
+        self.profile()
+        for limit in '100', '60', '1':
+            out = self.lwp('report', '--percent-limit', limit)
+            self.assertNotRegex(out, r'#\n#[^\n]*Records[^\n]*\n#\n(?! )')
+        out = self.lwp('report', '--percent-limit', '60')
+        self.assertIn('\n\n# dme: 64-byte lines of data, and what loaded from '
+                      'them: each of the 2 rows has less than 60%\n', out)
+        self.assertRegex(out, r'# ire: functions\n#\n#.*\n#\n +98\.04%')
+
 
 class Long(Case):
     """Names of any length are whole."""
