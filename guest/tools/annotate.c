@@ -8,11 +8,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include "commands.h"
+#include "names.h"
 #include "report.h"
 #include "terminal.h"
 
 enum {
     OPTION_OBJDUMP = OPTION_OWN,
+    OPTION_FULL_NAMES,
 };
 
 static const char help[] =
@@ -20,6 +22,7 @@ static const char help[] =
     "Show how many records each instruction of a function has.\n\n"
     PROFILE_HELP
     "  -d, --dso NAME         only the function of this program or library\n"
+    "      --full-names       names whole, and lines not cut\n"
     "      --objdump PROGRAM  what shows the instructions (objdump)\n";
 
 /* The counts at an address. */
@@ -40,6 +43,16 @@ typedef struct Annotation {
     const char *inlined;    /* what was shown last */
 } Annotation;
 
+/* A name, as far as there is room for it in a line with so much else. */
+static void put_name(const char *name, size_t columns)
+{
+    const size_t least = 20;
+
+    put_text_cut(stdout, name_shown(name), TEXT_PLAIN, !terminal_width ? 0 :
+                 terminal_width < columns + least ? least :
+                 terminal_width - columns);
+}
+
 /* Where the instruction is from, if that is another function. */
 static void put_inlined(Annotation *a, uint64_t address)
 {
@@ -48,7 +61,8 @@ static void put_inlined(Annotation *a, uint64_t address)
 
     if (inlined != a->inlined && (a->inlined || *inlined)) {
         printf("%*s[", a->indent, "");
-        put_text(stdout, *inlined ? inlined : a->function->name, TEXT_PLAIN);
+        put_name(*inlined ? inlined : a->function->name,
+                 a->indent + strlen("[]"));
         printf("]\n");
         a->inlined = inlined;
     }
@@ -119,9 +133,12 @@ static int compare_sites(const void *a, const void *b)
     return x->address < y->address ? -1 : x->address > y->address;
 }
 
+/* NAME, or NULL, is what follows the text: where it jumps to, or loads from. */
 static void put_site(Annotation *a, const Site *site, uint64_t address,
-                     const char *text)
+                     const char *text, const char *name)
 {
+    size_t columns = a->indent - 2 + text_columns(text);
+
     put_inlined(a, address);
     put_source(a, address);
     for (int event = 1; event < 256; event++) {
@@ -137,8 +154,12 @@ static void put_site(Annotation *a, const Site *site, uint64_t address,
             printf(" %9s %7s", "", "");
         }
     }
-    printf("  %8" PRIx64 "%s", address, *text ? ":  " : "");
+    columns += printf("  %8" PRIx64 "%s", address, *text ? ":  " : "");
     put_text(stdout, text, TEXT_PLAIN);
+    if (name) {
+        printf("<");
+        put_name(keep_text(name), columns + 1);
+    }
     printf("\n");
 }
 
@@ -161,8 +182,8 @@ static FILE *start_objdump(const Function *f, const char *program, pid_t *pid)
         dup2(fd[1], STDOUT_FILENO);
         close(fd[0]);
         close(fd[1]);
-        execlp(program, program, "-d", "--no-show-raw-insn", start, stop, "--",
-               object_file(f->object), NULL);
+        execlp(program, program, "-d", "-C", "--no-show-raw-insn", start, stop,
+               "--", object_file(f->object), NULL);
         _exit(127);
     }
     close(fd[1]);
@@ -176,7 +197,7 @@ static FILE *start_objdump(const Function *f, const char *program, pid_t *pid)
 static void put_sites(Annotation *a, const char *objdump)
 {
     size_t next = 0, room = 0;
-    char *text = NULL;
+    char *text = NULL, *name;
     int status = 0;
     pid_t pid = -1;
     FILE *in = start_objdump(a->function, objdump, &pid);
@@ -194,19 +215,24 @@ static void put_sites(Annotation *a, const char *objdump)
         for (char *t = text + skip; *t; t++) {
             *t = *t == '\t' ? ' ' : *t;
         }
+        name = strchr(text + skip, '<');
+        if (name) {
+            *name++ = 0;
+        }
         for (; next < a->sites.count; next++) {
             site = table_at(&a->sites, next);
             if (site->address >= address) {
                 break;
             }
-            put_site(a, site, site->address, "(no instruction starts here)");
+            put_site(a, site, site->address, "(no instruction starts here)",
+                     NULL);
         }
         if (next < a->sites.count && site->address == address) {
             next++;
         } else {
             site = NULL;
         }
-        put_site(a, site, address, text + skip);
+        put_site(a, site, address, text + skip, name);
     }
     free(text);
     if (in) {
@@ -225,7 +251,7 @@ static void put_sites(Annotation *a, const char *objdump)
     for (; next < a->sites.count; next++) {
         const Site *site = table_at(&a->sites, next);
 
-        put_site(a, site, site->address, "");
+        put_site(a, site, site->address, "", NULL);
     }
 }
 
@@ -246,7 +272,8 @@ static void annotate(const Profile *p, const Function *f, const char *objdump)
     }
     qsort(a.sites.items, a.sites.count, sizeof(Site), compare_sites);
     printf("# ");
-    put_text(stdout, f->name, TEXT_PLAIN);
+    put_name(f->name,
+             strlen("#  in ") + text_columns(object_path(f->object)));
     printf(" in ");
     put_text(stdout, object_path(f->object), TEXT_PLAIN);
     printf("\n");
@@ -278,26 +305,35 @@ static void annotate(const Profile *p, const Function *f, const char *objdump)
     table_free(&a.sites);
 }
 
-/* By its symbol, as in the source, or so without its parameters. */
-static bool is_called(const Function *f, const char *name)
+/* The name, with or without what follows it: parameters. */
+static bool is_same(const char *whole, const char *name)
 {
     size_t length = strlen(name);
 
-    return !strcmp(f->name, name) || !strcmp(f->linkage, name) ||
-           (!strncmp(f->name, name, length) && f->name[length] == '(');
+    return !strncmp(whole, name, length) &&
+           (!whole[length] ||
+            (whole[length] == '(' && !strstr(whole, ")@plt")));
+}
+
+/* By its symbol, or as in the source, whole or as it is shown. */
+static bool is_called(const Function *f, const char *name)
+{
+    return !strcmp(f->linkage, name) || is_same(f->name, name) ||
+           is_same(name_short(f->name), name);
 }
 
 int cmd_annotate(int argc, char **argv)
 {
     static const struct option longs[] = {
         { "dso", required_argument, NULL, 'd' },
+        { "full-names", no_argument, NULL, OPTION_FULL_NAMES },
         { "objdump", required_argument, NULL, OPTION_OBJDUMP },
         { 0 },
     };
     const char *dso = NULL, *objdump = "objdump", *name;
     Table functions = { .item_size = 8, .key_size = 8 };
     ProfileOptions options = { 0 };
-    bool ok = true;
+    bool ok = true, *called;
     int option;
     Profile p;
 
@@ -308,6 +344,8 @@ int cmd_annotate(int argc, char **argv)
             dso = optarg;
         } else if (option == OPTION_OBJDUMP) {
             objdump = optarg;
+        } else if (option == OPTION_FULL_NAMES) {
+            names_full = true;
         } else {
             return 2;
         }
@@ -322,18 +360,24 @@ int cmd_annotate(int argc, char **argv)
         return 1;
     }
     terminal_init();
-    for (size_t i = 0; i < p.entries.count; i++) {
-        const Entry *e = table_at(&p.entries, i);
-        const Function *f = function_at(&p, e->from);
+    called = zeroed(p.nr_functions + 1, sizeof(*called));
+    for (size_t i = 0; i < p.nr_functions; i++) {
+        const Function *f = function_at(&p, i);
         const char *path = object_path(f->object);
         const char *base = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
-        uint64_t key = (uintptr_t)f;
 
-        if (is_called(f, name) &&
-            (!dso || !strcmp(dso, path) || !strcmp(dso, base))) {
+        called[i] = is_called(f, name) &&
+                    (!dso || !strcmp(dso, path) || !strcmp(dso, base));
+    }
+    for (size_t i = 0; i < p.entries.count; i++) {
+        const Entry *e = table_at(&p.entries, i);
+        uint64_t key = (uintptr_t)function_at(&p, e->from);
+
+        if (called[e->from]) {
             table_get(&functions, &key);
         }
     }
+    free(called);
     for (size_t i = 0; i < functions.count; i++) {
         uint64_t key = *(uint64_t *)table_at(&functions, i);
 

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <time.h>
 #include "commands.h"
+#include "names.h"
 #include "report.h"
 #include "terminal.h"
 
@@ -17,6 +18,7 @@ enum {
     OPTION_FOLDED,
     OPTION_SVG,
     OPTION_LIMIT,
+    OPTION_FULL_NAMES,
 };
 
 static const char help[] =
@@ -30,6 +32,7 @@ static const char help[] =
     "                         val, ins: data1,data2,flags\n"
     "  -n, --top N            rows of each table (20)\n"
     "      --percent-limit P  all rows that have so much instead\n"
+    "      --full-names       names whole, neither shortened nor cut\n"
     "      --stdio            tables (the default)\n"
     "      --json             everything, for programs\n"
     "      --folded           process;object;function and the number of "
@@ -168,7 +171,7 @@ static void put_keys(const Rows *rows, const Row *r, int from, int to,
     char buffer[ROW_TEXT];
 
     for (int k = from; k < to; k++) {
-        put_column(row_text(rows, r, k, buffer), width[k], k + 1 == to);
+        put_column(row_name(rows, r, k, buffer), width[k], k + 1 == to);
     }
     printf("\n");
 }
@@ -214,7 +217,7 @@ static void find_widths(const Rows *rows, int first, size_t numbers,
     for (int k = first; k < rows->nr_keys; k++) {
         width[k] = strlen(rows->keys[k]->title);
         for (size_t i = 0; i < rows->count; i++) {
-            size_t length = text_columns(row_text(rows, &rows->rows[i], k,
+            size_t length = text_columns(row_name(rows, &rows->rows[i], k,
                                                   buffer));
 
             width[k] = length > width[k] ? length : width[k];
@@ -585,6 +588,7 @@ int cmd_report(int argc, char **argv)
         { "sort", required_argument, NULL, 's' },
         { "top", required_argument, NULL, 'n' },
         { "percent-limit", required_argument, NULL, OPTION_LIMIT },
+        { "full-names", no_argument, NULL, OPTION_FULL_NAMES },
         { "stdio", no_argument, NULL, OPTION_STDIO },
         { "json", no_argument, NULL, OPTION_JSON },
         { "folded", no_argument, NULL, OPTION_FOLDED },
@@ -625,6 +629,9 @@ int cmd_report(int argc, char **argv)
                 return 2;
             }
             top = SIZE_MAX;
+            break;
+        case OPTION_FULL_NAMES:
+            names_full = true;
             break;
         case OPTION_SVG:
             svg = optarg;

@@ -79,6 +79,9 @@ uint64_t row_id(const Rows *rows, const Row *row, int key);
 const char *row_text(const Rows *rows, const Row *row, int key, char *buffer);
 #define ROW_TEXT    32
 
+/* The same, with a short name if names are not to be whole. */
+const char *row_name(const Rows *rows, const Row *row, int key, char *buffer);
+
 /* A picture of all events. */
 void svg_write(FILE *f, const Profile *p);
 

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include "names.h"
 #include "report.h"
 
 static uint64_t key_comm(const Profile *p, const Entry *e)
@@ -257,6 +258,14 @@ const char *row_text(const Rows *rows, const Row *row, int key, char *buffer)
         snprintf(buffer, ROW_TEXT, "0x%" PRIx64, id);
         return buffer;
     }
+}
+
+const char *row_name(const Rows *rows, const Row *row, int key, char *buffer)
+{
+    const char *text = row_text(rows, row, key, buffer);
+
+    return rows->keys[key]->type == KEY_FUNCTION ||
+           rows->keys[key]->type == KEY_TEXT ? name_shown(text) : text;
 }
 
 /* Of a key; what pointers are differs from run to run. */

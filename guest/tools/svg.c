@@ -74,7 +74,7 @@ static double put_levels(FILE *f, const Profile *p, int event, double y)
             const Row *r = &these->rows[i];
             double x = MARGIN + INSIDE * before / p->records[event];
             double width = INSIDE * r->count / p->records[event];
-            const char *text = row_text(these, r, level, buffer);
+            const char *text = row_name(these, r, level, buffer);
 
             before += r->count;
             if (width < LEAST || !strcmp(text, "?")) {
@@ -93,7 +93,7 @@ static double put_levels(FILE *f, const Profile *p, int event, double y)
             put_fill(f, level ? row_text(these, r, 1, buffer) : "",
                      level == 3 ? 88 : level == 2 ? 74 : 82);
             fprintf(f, "/>");
-            put_label(f, x, y, width - 4, row_text(these, r, level, buffer));
+            put_label(f, x, y, width - 4, row_name(these, r, level, buffer));
             fprintf(f, "</g>\n");
         }
     }
@@ -126,7 +126,7 @@ static double put_bars(FILE *f, const Profile *p, int event, double y)
                 "height=\"%.0f\" rx=\"2\" ", MARGIN + NAME, y, width, BAR - 4);
         put_fill(f, object, 74);
         fprintf(f, "/>");
-        snprintf(text, sizeof(text), "%s  (%s)", row_text(&rows, r, 1, NULL),
+        snprintf(text, sizeof(text), "%s  (%s)", row_name(&rows, r, 1, NULL),
                  object);
         put_label(f, MARGIN, y - 2, NAME - 8, text);
         fprintf(f, "<text x=\"%.1f\" y=\"%.1f\">%.2f%%</text></g>\n",

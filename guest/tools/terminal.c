@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+#include "names.h"
 #include "terminal.h"
 
 #define LESS    "/usr/bin/less"
@@ -83,7 +84,7 @@ void terminal_init(void)
     if (!isatty(STDOUT_FILENO)) {
         return;
     }
-    terminal_width = find_width();
+    terminal_width = names_full ? 0 : find_width();
     coloured = !(no && *no) && term && strcmp(term, "dumb");
     start_pager();
 }

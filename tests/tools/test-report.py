@@ -723,6 +723,174 @@ class Names(Case):
         self.assertRegex(out, r'\A(\rlwp: reading: +\d+ %)+\r {24}\r\Z')
 
 
+MAPS = """\
+#include <map>
+#include <string>
+#include <vector>
+template <typename T> __attribute__((noinline)) int more(const T &t)
+{
+    return t.size();
+}
+__attribute__((noinline)) int
+count(const std::map<std::string, std::vector<int>> &m)
+{
+    return more(m) + 1;
+}
+int main(int argc, char **argv)
+{
+    std::map<std::string, std::vector<int>> m;
+    m[argv[0]].push_back(argc);
+    return count(m);
+}
+"""
+STRING = ('std::__cxx11::basic_string<char, std::char_traits<char>, '
+          'std::allocator<char> >')
+
+
+class Short(Case):
+    """Names without what nobody writes."""
+    #: As demangled, and for people.
+    NAMES = {
+        STRING + '::size() const': 'std::string::size() const',
+        f'f(std::vector<{STRING}, std::allocator<{STRING} > >)':
+            'f(std::vector<std::string>)',
+        'std::vector<std::vector<int, std::allocator<int> >, std::allocator<'
+        'std::vector<int, std::allocator<int> > > >::x':
+            'std::vector<std::vector<int> >::x',
+        'std::vector<std::deque<A, std::allocator<A>>, '
+        'std::allocator<std::deque<A, std::allocator<A>>>>::x':
+            'std::vector<std::deque<A>>::x',
+        'std::__1::basic_string<wchar_t, std::__1::char_traits<wchar_t>, '
+        'std::__1::allocator<wchar_t>>::x()': 'std::wstring::x()',
+        'std::map<char const*, int, std::less<char const*>, std::allocator<'
+        'std::pair<char const* const, int> > >::find(char const*)':
+            'std::map<char const*, int>::find(char const*)',
+        'std::unordered_map<int, A<int>, std::hash<int>, std::equal_to<int>, '
+        'std::allocator<std::pair<int const, A<int> > > >::~unordered_map()':
+            'std::unordered_map<int, A<int> >::~unordered_map()',
+        'std::set<int, std::greater<int>, std::allocator<int> >::x':
+            'std::set<int, std::greater<int> >::x',
+        'std::unique_ptr<A [], std::default_delete<A []> >::operator->() const':
+            'std::unique_ptr<A []>::operator->() const',
+        'std::basic_ostream<char, std::char_traits<char> >& std::operator<< '
+        '<std::char_traits<char> >(std::basic_ostream<char, '
+        'std::char_traits<char> >&, char const*)':
+            'std::ostream& std::operator<< <std::char_traits<char> >'
+            '(std::ostream&, char const*)',
+        'bool operator< <A>(std::vector<A, std::allocator<A> > const&)':
+            'bool operator< <A>(std::vector<A> const&)',
+        'bool operator><A>(std::vector<A, std::allocator<A> > const&)':
+            'bool operator><A>(std::vector<A> const&)',
+        'B::operator std::vector<A, std::allocator<A> >()':
+            'B::operator std::vector<A>()',
+        'f()::{lambda(auto:1)#1}::operator()<std::vector<int, '
+        'std::allocator<int> > >(std::vector<int, std::allocator<int> >)':
+            'f()::{lambda(auto:1)#1}::operator()<std::vector<int> >'
+            '(std::vector<int>)',
+        'f(std::vector<(anonymous namespace)::A, '
+        'std::allocator<(anonymous namespace)::A> >&)':
+            'f(std::vector<(anonymous namespace)::A>&)',
+        'std::function<void (std::vector<int, std::allocator<int> >)>::x':
+            'std::function<void (std::vector<int>)>::x',
+        'std::enable_if<(1)<(2), std::list<int, std::allocator<int> > >::x':
+            'std::enable_if<(1)<(2), std::list<int> >::x',
+        'A<((4)>(2)), std::list<int, std::allocator<int> > >::x':
+            'A<((4)>(2)), std::list<int> >::x',
+        'std::vector<gr\u00f6\u00dfe, std::allocator<gr\u00f6\u00dfe> >::x':
+            'std::vector<gr\u00f6\u00dfe>::x',
+        'std::chrono::_V2::system_clock::now()':
+            'std::chrono::system_clock::now()',
+    }
+    #: What is of something else, or damaged, stays as it is.
+    OTHERS = [
+        'std::vector<int, pool<int> >::x',
+        'std::vector<int, std::allocator<int> x>::x',
+        'std::vector<int, std::allocator<long> >::x',
+        'mystd::vector<int, std::allocator<int> >::x',
+        'a::std::vector<int, std::allocator<int> >::x',
+        '(anonymous namespace)::std::vector<int, std::allocator<int> >',
+        'a::__cxx11::x', 'std', 'std::', 'std::<', 'std::>', 'std::<>,',
+        'std::vector<', 'std::vector<,>', 'std::vector<' + 9 * ', ' + '>',
+        'std::vector<int, std::allocator<int>',
+        'std::vector)<int, std::allocator<int> >',
+        'std::vector<a{b, std::allocator<a{b> >',
+        'std::operator<=><int>', 'std::operator<<', 'std::operator',
+        '<std::vec::Vec<T> as core::fmt::Write>::write_str',
+        '<alloc::vec::Vec<u8> as std::io::Write>::f::<fn(i32) -> '
+        'std::string::String>', 'std::rt::lang_start::{{closure}}',
+        'x<std::a >', 'std::' + 3000 * 'vector<' + 'int' + 3000 * ' >',
+        3000 * 'std::vector<', 'std::a' + 5000 * '([{',
+    ]
+
+    def report(self, *args):
+        return self.lwp('report', '--symfs', 'root', '-n', '99', *args)
+
+    def names(self, *args):
+        """Those of the table of functions."""
+        return set(re.findall(r'(?m)^ +[\d.]+% +1  \[JIT \d+\]  (.*)$',
+                              self.report(*args)))
+
+    def test_rules(self):
+        self.compiled(self.NAMES)
+        self.assertEqual(self.names(), set(self.NAMES.values()))
+        self.sentence = f'{len(self.NAMES)} names'
+
+    def test_others(self):
+        self.compiled(self.OTHERS)
+        self.assertEqual(self.names(), set(self.OTHERS))
+
+    def test_whole(self):
+        """What programs read has whole names, as has --full-names."""
+        whole = set(self.NAMES)
+        self.compiled(whole)
+        self.assertEqual(self.names('--full-names'), whole)
+        _, events = self.json('--symfs', 'root')
+        self.assertEqual({r['symbol'] for r in events['ire']['functions']},
+                         whole)
+        self.assertEqual({line.split(';', 2)[2].removesuffix(' 1') for line in
+                          self.report('--folded').splitlines()}, whole)
+        self.assertEqual({line.split(' ', 5)[5].removesuffix(f' ([JIT {PID}])')
+                          for line in self.lwp('script', '--symfs', 'root')
+                          .splitlines()}, whole)
+        self.lwp('script', '--pprof', 'x.pb.gz', '--symfs', 'root')
+        with gzip.open(self.path('x.pb.gz')) as f:
+            self.assertLess({name.encode() for name in whole},
+                            set(Pprof.fields(f.read())[6]))
+
+    def test_svg(self):
+        """Names in the picture are short; what it tells of one is whole."""
+        name, short = next(iter(self.NAMES.items()))
+        self.compiled([name])
+        for args, want in ([], short), (['--full-names'], name):
+            root = xml.etree.ElementTree.fromstring(self.report('--svg', *args))
+            g = [g for g in root.iter() if g.get('data-n') == want]
+            self.assertEqual(len(g), 1)
+            title, _, text = g[0]
+            self.assertIn(name, title.text)
+            self.assertEqual(text.text, want)
+
+    def test_annotate(self):
+        """A function is found by its short name; and names in it are short."""
+        p = Program(self.folder, 'maps', source=MAPS, compiler='g++')
+        name = next(s for s in p.symbols if re.match(r'_Z5countRK', s))
+        code = [p.base + a for a, _ in p.instructions(name)]
+        self.write(process(PID, 'p'), p.maps(PID),
+                   records(PID, PID, *[record(IRE, a) for a in code]))
+        short = 'count(std::map<std::string, std::vector<int> > const&)'
+        out = self.lwp('annotate', short)
+        self.assertIn(f'# {short} in ', out)
+        self.assertIn('<int more<std::map<std::string, std::vector<int> > >(',
+                      out)
+        whole = self.lwp('annotate', '--full-names', short)
+        self.assertIn(f'# count(std::map<{STRING}, ', whole)
+        self.assertIn(f'<int more<std::map<{STRING}, ', whole)
+        out = self.on_terminal(70, 'annotate', 'count')
+        lines = [l for l in out.splitlines() if 'std::map' in l]
+        self.assertGreaterEqual(len(lines), 2)
+        self.assertLessEqual(max(map(len, lines[1:])), 70)
+        self.assertIn('<int more<std::map<std::st\u2026\n', out)
+
+
 class Tables(Case):
     """What tables look like for people."""
 
