@@ -10,6 +10,7 @@
 #include "lwp-kernel.h"
 
 #define MSR_PMC(n)              (0xc1 + (n))
+#define MSR_MISC_FEATURES       0x140   /* bit 0: CPUID faults */
 #define MSR_EVTSEL(n)           (0x186 + (n))
 #define MSR_PMC_FULL(n)         (0x4c1 + (n))
 #define MSR_MISC_ENABLE         0x1a0

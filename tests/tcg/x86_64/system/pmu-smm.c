@@ -2,7 +2,7 @@
 /*
  * Performance counters and System Management Mode: it counts as CPL 0 unless
  * FREEZE_WHILE_SMM is set (SDM 18.18.1), and a counter's interrupt can be an
- * SMI.
+ * SMI.  And CPUID faulting, which there is none of in SMM.
  *
  * Runs on a PMU like Skylake's.  The output is the same with -icount shift=0
  * and with one-insn-per-tb=on.
@@ -214,6 +214,60 @@ static void test_overflow_in_smm(bool frozen)
     wrmsr(MSR_DEBUGCTL, 0);
 }
 
+/* SMM's own way to CPL 3, with the kernel's GDT and TSS; CPUID; and RSM. */
+volatile uint32_t smm_vector;
+uint8_t smm_stack[256] __attribute__((aligned(16)));
+uint64_t smm_idt[EXIT + 1];
+TableRegister smm_idtr = { sizeof(smm_idt) - 1, (uintptr_t)smm_idt };
+
+asm(".text\n"
+    ".code16\n"
+    "smm_cpuid:\n"
+    "    mov %cr0, %eax\n or $1, %al\n mov %eax, %cr0\n"
+    "    ljmpl $0x48, $1f\n"
+    "smm_cpuid_end:\n"
+    ".code32\n"
+    "1:  mov $0x10, %eax\n mov %eax, %ds\n mov %eax, %ss\n"
+    "    mov $smm_stack + 128, %esp\n"
+    "    lidt smm_idtr\n"
+    "    push $0x23\n push $smm_stack + 128\n push $2\n"
+    "    push $0x2b\n push $2f\n"
+    "    iret\n"
+    "2:  xor %eax, %eax\n cpuid\n"
+    "    int $32\n"
+    "smm_gp:\n"
+    "    movl $13, smm_vector\n rsm\n"
+    "smm_exit:\n"
+    "    movl $32, smm_vector\n rsm\n"
+    ".code64\n");
+
+static uint64_t gate32(uint64_t handler)
+{
+    return (handler & 0xffff) | CODE32 << 16 | 0xeeull << 40 |
+           (handler >> 16 & 0xffff) << 48;
+}
+
+/* CPUID faulting does not concern SMM. */
+static void test_cpuid(void)
+{
+    uint64_t esp0 = (uintptr_t)smm_stack + sizeof(smm_stack);
+
+    tss[1] = esp0;
+    tss[2] = DATA;
+    smm_idt[GP] = gate32(LABEL(smm_gp));
+    smm_idt[EXIT] = gate32(LABEL(smm_exit));
+    set_smi_code(LABEL(smm_cpuid), LABEL(smm_cpuid_end));
+    for (int faults = 0; faults < 2; faults++) {
+        wrmsr(MSR_MISC_FEATURES, faults);
+        report(at_cpl(3, cpuid_reg(0, 0, 0)) == (faults ? GP : EXIT),
+               "CPL 3: CPUID %s", faults ? "faults" : "does not fault");
+        smm_vector = 0;
+        measure(0, EVTSEL_OS, true);
+        report(smm_vector == EXIT, "CPL 3 in SMM: CPUID does not fault");
+    }
+    wrmsr(MSR_MISC_FEATURES, 0);
+}
+
 int main(void)
 {
     kernel_init();
@@ -228,5 +282,6 @@ int main(void)
         test_smi(frozen);
         test_overflow_in_smm(frozen);
     }
+    test_cpuid();
     return report_summary();
 }

@@ -22,7 +22,6 @@ enum {
 };
 
 #define MSR_PLATFORM_INFO   0xce
-#define MSR_MISC_FEATURES   0x140
 #define CPUID_FAULT         (1u << 31)      /* of MSR_PLATFORM_INFO */
 #define MSR_SYSENTER_CS     0x174
 #define MSR_SYSENTER_ESP    0x175
