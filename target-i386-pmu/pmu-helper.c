@@ -223,6 +223,7 @@ bool pmu_cpu_rdpmc(CPUX86State *env, uintptr_t ra)
     if (!pmu_rdpmc(&env->pmu, &cpu->pmu_config, env->regs[R_ECX], &val)) {
         raise_exception_ra(env, EXCP0D_GPF, ra);
     }
+    cpu_svm_check_intercept_param(env, SVM_EXIT_RDPMC, 0, ra);
     env->regs[R_EAX] = (uint32_t)val;
     env->regs[R_EDX] = val >> 32;
     return true;

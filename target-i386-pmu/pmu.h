@@ -56,8 +56,8 @@ void pmu_cpu_smi(CPUX86State *env);
 void pmu_cpu_rsm(CPUX86State *env);
 
 /*
- * RDPMC at a privilege that it is allowed at; may raise #GP.  False without a
- * PMU.
+ * RDPMC at a privilege that it is allowed at; may raise #GP, and only then exit
+ * to a hypervisor.  False without a PMU.
  */
 bool pmu_cpu_rdpmc(CPUX86State *env, uintptr_t ra);
 

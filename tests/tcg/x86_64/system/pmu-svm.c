@@ -425,21 +425,33 @@ static void test_msrs(void)
     memset(msr_map, 0xff, sizeof(msr_map));
 }
 
+GUEST(code_counter, "rdpmc")
+
+/* All exceptions of RDPMC precede its intercept (APM 15.9). */
 static void test_rdpmc(void)
 {
+    static const uint32_t indices[] = {
+        0, COUNTERS - 1, COUNTERS, 0x40000000, 0x80000000, 0xffffffff,
+    };
     uint64_t cr4 = read_cr4();
 
     stop();
-    write_cr4(cr4 & ~CR4_PCE);
-    set_guest(3, code_rdpmc);
-    intercept_exit(&vmcb, EXIT_RDPMC, true);
-    intercept_exit(&vmcb, EXIT_EXCEPTION + GP, true);
-    report(enter() == EXIT_EXCEPTION + GP,
-           "CPL 3: #GP of RDPMC without CR4.PCE precedes its intercept");
-    write_cr4(cr4 | CR4_PCE);
-    set_guest(3, code_rdpmc);
-    intercept_exit(&vmcb, EXIT_RDPMC, true);
-    report(enter() == EXIT_RDPMC, "CPL 3: RDPMC exits with CR4.PCE");
+    for (int i = 0; i < ARRAY_SIZE(indices) * 4; i++) {
+        uint32_t ecx = indices[i / 4];
+        int cpl = i & 1 ? 3 : 0;
+        bool pce = i & 2;
+        bool gp = ecx >= COUNTERS || (cpl && !pce);
+
+        write_cr4((cr4 & ~CR4_PCE) | (pce ? CR4_PCE : 0));
+        set_guest(cpl, code_counter);
+        guest_rcx = ecx;
+        intercept_exit(&vmcb, EXIT_RDPMC, true);
+        intercept_exit(&vmcb, EXIT_EXCEPTION + GP, true);
+        report(enter() == (gp ? EXIT_EXCEPTION + GP : EXIT_RDPMC) &&
+               vmcb.rip == (uintptr_t)code_counter,
+               "CPL %d, CR4.PCE is %d: RDPMC of counter %x exits by %s", cpl,
+               pce, ecx, gp ? "#GP" : "its intercept");
+    }
     write_cr4(cr4);
 }
 
