@@ -455,6 +455,63 @@ static void test_rdpmc(void)
     write_cr4(cr4);
 }
 
+GUEST(code_clts, "clts")
+GUEST(code_invd, "invd")
+GUEST(code_skinit, "skinit")
+GUEST(code_stgi, "stgi")
+GUEST(code_clgi, "clgi")
+GUEST(code_vmload, "vmload %rax")
+GUEST(code_vmsave, "vmsave %rax")
+GUEST(code_lgdt, "lgdt (%rsp)")
+GUEST(code_rsm, "rsm")
+
+/*
+ * At CPL 3, where all these are #GP, or #UD: most check that before their
+ * intercept, but not all (APM 15.9, table 15-7; 15.11).
+ */
+static void test_order(void)
+{
+    static const struct {
+        const char *name;
+        void (*code)(void);
+        unsigned exit;
+        bool first;             /* the intercept is */
+    } t[] = {
+        { "MOV from CR0", code_cr_read, EXIT_CR_READ },
+        { "MOV from DR7", code_dr_read, EXIT_DR_READ + 7 },
+        { "CLTS", code_clts, EXIT_CR_WRITE },
+        { "LGDT", code_lgdt, EXIT_GDTR_WRITE },
+        { "RDMSR", code_access, EXIT_MSR },
+        { "WRMSR", code_modify, EXIT_MSR },
+        { "HLT", code_hlt, EXIT_HLT },
+        { "INVD", code_invd, EXIT_INVD },
+        { "WBINVD", code_wbinvd, EXIT_WBINVD },
+        { "INVLPG", code_invlpg, EXIT_INVLPG },
+        { "VMRUN", code_vmrun, EXIT_VMRUN },
+        { "VMLOAD", code_vmload, EXIT_VMLOAD },
+        { "VMSAVE", code_vmsave, EXIT_VMSAVE },
+        { "STGI", code_stgi, EXIT_STGI },
+        { "CLGI", code_clgi, EXIT_CLGI },
+        { "SKINIT", code_skinit, EXIT_SKINIT },
+        { "XSETBV", code_xsetbv, EXIT_XSETBV, true },
+        { "RSM", code_rsm, EXIT_RSM, true },
+    };
+
+    for (int i = 0; i < ARRAY_SIZE(t); i++) {
+        uint64_t exit;
+
+        stop();
+        set_guest(3, t[i].code);
+        intercept_exit(&vmcb, t[i].exit, true);
+        intercept_exit(&vmcb, EXIT_EXCEPTION + GP, true);
+        intercept_exit(&vmcb, EXIT_EXCEPTION + UD, true);
+        exit = enter();
+        report(exit == (t[i].first ? t[i].exit : EXIT_EXCEPTION + GP),
+               "CPL 3: %s exits by %s", t[i].name,
+               t[i].first ? "its intercept" : "#GP");
+    }
+}
+
 /* The guest's handler: RIP of what is interrupted is in @regs. */
 static void __attribute__((naked)) tell(void)
 {
@@ -578,6 +635,7 @@ int main(void)
     test_triple_fault();
     test_msrs();
     test_rdpmc();
+    test_order();
     test_interrupt();
     test_failure();
     return report_summary();
