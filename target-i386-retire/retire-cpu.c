@@ -166,6 +166,25 @@ void retire_cpu_unrealize(X86CPU *cpu)
     }
 }
 
+bool retire_has_caches(void)
+{
+    return uncore;
+}
+
+void retire_cpu_flush_caches(X86CPU *cpu)
+{
+    if (cpu->retire_cache) {
+        retire_cache_flush(cpu->retire_cache);
+    } else {
+        retire_uncore_flush(uncore);
+    }
+}
+
+void retire_flush_line(uint64_t line)
+{
+    retire_uncore_flush_line(uncore, line);
+}
+
 void retire_cpu_flush(X86CPU *cpu)
 {
     if (cpu->retire_cache) {

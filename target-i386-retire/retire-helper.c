@@ -626,6 +626,25 @@ void helper_retire_filter_miss(CPUX86State *env, uint64_t addr, uint32_t desc)
     retire_filter_miss(env, addr, desc, GETPC());
 }
 
+/* CLFLUSH, CLFLUSHOPT: what is not mapped is in no cache. */
+void helper_retire_clflush(CPUX86State *env, target_ulong addr)
+{
+    Line l = { .addr = addr };
+
+    if (physical_line(env, &l, cpu_mmu_index(env_cpu(env), false))) {
+        retire_flush_line(l.line);
+    }
+}
+
+/* WBINVD, INVD; WBNOINVD, which is a WBINVD with a prefix, keeps the lines. */
+void helper_retire_wbinvd(CPUX86State *env, uint32_t rep)
+{
+    if (!rep || !(env->features[FEAT_8000_0008_EBX] &
+                  CPUID_8000_0008_EBX_WBNOINVD)) {
+        retire_cpu_flush_caches(env_archcpu(env));
+    }
+}
+
 void retire_cpu_access(CPUX86State *env, vaddr addr, unsigned size,
                        MMUAccessType type, uintptr_t ra)
 {

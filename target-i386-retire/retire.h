@@ -138,6 +138,12 @@ bool retire_cpu_realize_rows(X86CPU *cpu, const RetireCounters *counters,
 /* The models of caches and branches start afresh. */
 void retire_cpu_flush(X86CPU *cpu);
 
+/* Whether a CPU of this machine has caches, or may have some later. */
+bool retire_has_caches(void);
+/* Its caches and L3 are empty; and a physical line is in no CPU's. */
+void retire_cpu_flush_caches(X86CPU *cpu);
+void retire_flush_line(uint64_t line);
+
 /* Set the mode until the next cpu_sync_retire(). */
 void retire_cpu_set_mode(CPUX86State *env, RetireMode mode, bool loads);
 

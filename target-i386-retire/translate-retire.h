@@ -46,6 +46,11 @@ typedef struct RetireDisas {
     uint64_t *memory;       /* what each does, as RetireState.memory */
 } RetireDisas;
 
+/* CLFLUSH and CLFLUSHOPT, WBINVD and INVD: the caches lose lines. */
+static void gen_CLFLUSH(struct DisasContext *s, X86DecodedInsn *decode);
+static void gen_WBINVD(struct DisasContext *s, X86DecodedInsn *decode);
+static void gen_INVD(struct DisasContext *s, X86DecodedInsn *decode);
+
 /*
  * Called where an exit of the block is emitted: in front of a jump, and, when
  * EIP is that of the next instruction, at the end.  The former returns false

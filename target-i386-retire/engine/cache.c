@@ -334,19 +334,36 @@ void retire_cache_free(RetireCache *c)
     free(c);
 }
 
+void retire_uncore_flush(RetireUncore *uncore)
+{
+    lock(&uncore->lock);
+    level_flush(&uncore->l3);
+    unlock(&uncore->lock);
+}
+
 void retire_cache_flush(RetireCache *c)
 {
-    RetireUncore *u = c->uncore;
-
-    lock(&u->lock);
     lock_own(c);
     level_flush(&c->l1);
     level_flush(&c->l2);
     retire_filter_clear(c->filter);
     set_ways(c);
     unlock_own(c);
-    level_flush(&u->l3);
-    unlock(&u->lock);
+    retire_uncore_flush(c->uncore);
+}
+
+void retire_uncore_flush_line(RetireUncore *uncore, uint64_t line)
+{
+    lock(&uncore->lock);
+    for (RetireCache *c = uncore->caches; c; c = c->next) {
+        lock(&c->lock);
+        take(&c->l1, line);
+        take(&c->l2, line);
+        clear_slot(c->filter, line, true);
+        unlock(&c->lock);
+    }
+    take(&uncore->l3, line);
+    unlock(&uncore->lock);
 }
 
 /* Make a line the most recent one of L1, and of its set in the filter. */

@@ -100,8 +100,11 @@ void retire_uncore_free(RetireUncore *uncore);
  */
 void retire_uncore_share(RetireUncore *uncore);
 
-/* Forget all lines of a processor, and those of L3. */
+/* Forget all lines of L3; or of a processor, and those of L3. */
+void retire_uncore_flush(RetireUncore *uncore);
 void retire_cache_flush(RetireCache *c);
+/* Forget physical line @line, whoever has it. */
+void retire_uncore_flush_line(RetireUncore *uncore, uint64_t line);
 
 /*
  * Access physical line @line, at linear address @addr, and return where it was.

@@ -247,6 +247,18 @@ static void do_flush(Cpu *c)
     list_init(&l3, &geometry[RETIRE_L3]);
 }
 
+static void do_flush_line(uint64_t line)
+{
+    retire_uncore_flush_line(uncore, line);
+    for (int i = 0; i < NR_CPUS; i++) {
+        if (cpus[i].cache) {
+            list_remove(&cpus[i].l1, line);
+            list_remove(&cpus[i].l2, line);
+        }
+    }
+    list_remove(&l3, line);
+}
+
 static void unplug(Cpu *c)
 {
     retire_cache_free(c->cache);
@@ -362,8 +374,13 @@ static void step(uint8_t op)
         }
         break;
     case 3:
-        if (c->cache) {
+        if (op >= 128) {
+            do_flush_line(take(2) & 0x7ff);
+        } else if (c->cache) {
             do_flush(c);
+        } else {
+            retire_uncore_flush(uncore);
+            list_init(&l3, &geometry[RETIRE_L3]);
         }
         break;
     case 4:

@@ -372,6 +372,15 @@ static RetireSource ref_access(Ref *r, int cpu, uint64_t line, bool store)
     return source;
 }
 
+static void ref_flush_line(Ref *r, uint64_t line)
+{
+    for (int i = 0; i < r->cpus; i++) {
+        ref_drop(&r->l1[i], line);
+        ref_drop(&r->l2[i], line);
+    }
+    ref_drop(&r->l3, line);
+}
+
 /* Pages at odd places; several linear ones may be the same physical one. */
 #define PAGES       24
 
@@ -480,6 +489,11 @@ static void compare_caches(const RetireGeometry *g, int cpus)
             ref_level_clear(&r.l3);
             ref_level_clear(&r.l1[cpu]);
             ref_level_clear(&r.l2[cpu]);
+            break;
+        case 6 ... 200:
+            retire_uncore_flush_line(always.uncore, line);
+            retire_uncore_flush_line(filtered.uncore, line);
+            ref_flush_line(&r, line);
             break;
         case 1:
             retire_cache_free(always.cache[cpu]);
@@ -642,6 +656,53 @@ static void test_flush(void)
     system_free(&s);
 }
 
+/* A line goes wherever it is, L3 alone included, and no other one does. */
+static void test_flush_line(void)
+{
+    System s;
+
+    for (int cpus = 1; cpus <= 3; cpus++) {
+        system_init(&s, tiny, cpus);
+        for (int i = 1; i <= 5; i++) {
+            run(&s, 0, i, false);                       /* L3 gets 1 */
+        }
+        for (int cpu = 1; cpu < cpus; cpu++) {
+            run(&s, cpu, 3, false);
+        }
+        for (int i = 1; i <= 5; i += 2) {
+            uint64_t addr = i * RETIRE_LINE_SIZE;
+
+            g_assert_cmpint(retire_cache_peek(s.cache[0], i), !=,
+                            RETIRE_SOURCE_DRAM);
+            retire_uncore_flush_line(s.uncore, i);
+            for (int cpu = 0; cpu < cpus; cpu++) {
+                g_assert_false(matches(&s.filter[cpu], addr, false));
+                g_assert_false(matches(&s.filter[cpu], addr, true));
+                g_assert_cmpint(retire_cache_peek(s.cache[cpu], i), ==,
+                                RETIRE_SOURCE_DRAM);
+            }
+        }
+        g_assert_cmpint(retire_cache_peek(s.cache[0], 2), ==, RETIRE_SOURCE_L2);
+        g_assert_cmpint(retire_cache_peek(s.cache[0], 4), ==, RETIRE_SOURCE_L1);
+        g_assert_cmpint(run(&s, 0, 3, false), ==, RETIRE_SOURCE_DRAM);
+        /* Without a processor */
+        retire_cache_free(s.cache[0]);
+        s.cache[0] = NULL;
+        system_add(&s, tiny, 0);
+        g_assert_cmpint(retire_cache_peek(s.cache[0], 2), ==,
+                        RETIRE_SOURCE_DRAM);
+        for (int i = 1; i <= 5; i++) {
+            run(&s, 0, i, false);
+        }
+        g_assert_cmpint(retire_cache_peek(s.cache[0], 1), ==, RETIRE_SOURCE_L3);
+        retire_uncore_flush(s.uncore);
+        g_assert_cmpint(retire_cache_peek(s.cache[0], 1), ==,
+                        RETIRE_SOURCE_DRAM);
+        g_assert_cmpint(retire_cache_peek(s.cache[0], 5), ==, RETIRE_SOURCE_L1);
+        system_free(&s);
+    }
+}
+
 /* What the first processor has done alone, the second one sees. */
 static void test_second(void)
 {
@@ -695,6 +756,9 @@ static void worker_run(Worker *w, bool replace)
         if (!matches(filter, addr, store)) {
             g_assert_cmpint(do_access(*c, line, addr, store), <=,
                             RETIRE_SOURCE_L1);
+        }
+        if (worker_rand(w, 16) == 0) {
+            retire_uncore_flush_line(stress.uncore, line);
         }
         if (replace && worker_rand(w, 1000) == 0) {
             retire_cache_flush(*c);
@@ -1376,6 +1440,7 @@ int main(int argc, char **argv)
     g_test_add_func("/cache/levels", test_levels);
     g_test_add_func("/cache/remote", test_remote);
     g_test_add_func("/cache/flush", test_flush);
+    g_test_add_func("/cache/flush-line", test_flush_line);
     g_test_add_func("/cache/second", test_second);
     g_test_add_func("/cache/model", test_model);
     g_test_add_func("/cache/threads", test_threads);

@@ -886,6 +886,34 @@ static int replace(void *p)
     return 0;
 }
 
+static int flush(void *p)
+{
+    asm volatile("clflush (%0)" : : "r" (p) : "memory");
+    return 0;
+}
+
+static void test_flush(void)
+{
+    char *p = fresh(2 * PAGE), *none = fresh(PAGE);
+
+    report(load(p) == DRAM && load(p) == HIT && !flush(p + LINE - 1) &&
+           load(p) == DRAM && load(p) == HIT, "CLFLUSH");
+    asm volatile("clflushopt (%0)" : : "r" (p + 4) : "memory");
+    report(load(p) == DRAM, "CLFLUSHOPT");
+    flush(p + LINE);
+    asm volatile("clwb (%0)" : : "r" (p) : "memory");
+    report(load(p) == HIT, "CLFLUSH of another line, CLWB");
+    prepare(FLAG(DME) | FLAG(CNH), MANY);
+    run("", "mov $50, %%ecx\n 77: mov " SI ", %%al\n clflush " SI "\n"
+        "dec %%ecx\n jnz 77b", p + PAGE, 0, 0);
+    report(total(DME) == 50 && total(CNH) == 50 * 4 + 2 + 50 * latency[DRAM],
+           "CLFLUSH in a loop: every load misses, and no CLFLUSH does");
+    munmap(none, PAGE);
+    prepare(FLAG(DME), 0);
+    run("", "77: clflush " SI "\n clflushopt " SI, none, 0, 0);
+    report(records() == 0, "CLFLUSH of what is not mapped");
+}
+
 static void test_remote(void)
 {
     char *p = fresh(16 * PAGE), *big = fresh((1 + L2_WAYS) * L2_WAY);
@@ -924,6 +952,11 @@ static void test_remote(void)
     second_does(replace, big);
     report(load(big) == L3, "what the other has replaced is in L3");
     report(second_does(load, big) == REMOTE, "and is this one's, then");
+    report(!second_does(flush, big) && load(big) == DRAM &&
+           second_does(load, big) == REMOTE && !flush(big) &&
+           second_does(load, big) == DRAM, "CLFLUSH takes it from both");
+    second_does(replace, big);
+    report(!flush(big) && load(big) == DRAM, "and out of L3");
 }
 
 /*
@@ -1253,6 +1286,7 @@ int main(int argc, char **argv)
     test_matrix();
     test_working_sets();
     test_replacement();
+    test_flush();
     test_records();
     test_misaligned();
     test_segment_base();

@@ -743,6 +743,18 @@ static void test_kernel(void)
            counted(DME) == 0, "CPL 0: nothing counts");
     report(walk(a, LINE, 64) && counted(DME) == 64,
            "CPL 0 has not filled the caches");
+    /* But it may empty them. */
+    for (int i = 0; i < 3 * LINE; i += LINE) {
+        asm volatile("clflush (%0)" : : "r" (a + i) : "memory");
+    }
+    report(walk(a, LINE, 64) && counted(DME) == 67,
+           "CLFLUSH at CPL 0 takes lines away");
+    asm volatile("wbnoinvd" : : : "memory");
+    report(walk(a, LINE, 64) && counted(DME) == 67, "WBNOINVD does not");
+    asm volatile("wbinvd" : : : "memory");
+    report(walk(a, LINE, 64) && counted(DME) == 131, "WBINVD takes all");
+    asm volatile("invd" : : : "memory");
+    report(walk(a, LINE, 64) && counted(DME) == 195, "so does INVD");
 
     /* A TLB miss, with page tables that no program has accessed */
     a = cold(PAGE);

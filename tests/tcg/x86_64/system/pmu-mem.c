@@ -135,6 +135,7 @@ static const struct {
 };
 
 static uintptr_t area = MEMORY;
+static uintptr_t flush_at;      /* if not 0: for RDI */
 
 static void stop(void)
 {
@@ -150,7 +151,7 @@ static void set_memory(int cpl, void (*fn)(void))
 {
     set_up(cpl ? USER_CODE64 : CODE64, (uintptr_t)fn);
     regs.rsi = area;
-    regs.rdi = area + AREA / 2;
+    regs.rdi = flush_at ? flush_at : area + AREA / 2;
     regs.rax = regs.rdx = 0;
 }
 
@@ -393,6 +394,90 @@ static void test_remap(void)
 }
 
 /*
+ * Lines go from all caches, whether the one who has them go is watched or not:
+ * each iteration loads a line, has @insn done to it, and loads it again.
+ */
+#define FLUSH_CODE(name, insn) \
+    CODE(name, "mov $100, %ecx\n 1: mov (%rsi), %eax\n" insn "\n mfence\n" \
+         "mov 8(%rsi), %eax\n mov 16(%rsi), %eax\n dec %ecx\n jnz 1b")
+FLUSH_CODE(flush, "clflush 63(%rsi)")
+FLUSH_CODE(flush_opt, "clflushopt 4(%rsi)")
+FLUSH_CODE(flush_other, "clflush -1(%rsi)\n clflush 64(%rsi)")
+FLUSH_CODE(flush_nothing, "clflush (%rdi)\n clflushopt (%rdi)")
+FLUSH_CODE(write_back, "clwb (%rsi)")
+FLUSH_CODE(invalidate_all, "wbinvd")
+FLUSH_CODE(discard_all, "invd")
+FLUSH_CODE(write_back_all, "wbnoinvd")
+
+static void test_flush(void)
+{
+    static const struct {
+        const char *name;
+        void (*fn)(void);
+        bool kernel;            /* at CPL 0 only */
+        uint16_t n[EVENTS];
+    } t[] = {
+#define FLUSHES { [LOADS] = 300, [HIT_L1] = 199, [FILLS] = 101, MISSES(101) }
+#define KEEPS   { [LOADS] = 300, [HIT_L1] = 299, [FILLS] = 1, MISSES(1) }
+        { "CLFLUSH", flush, false, FLUSHES },
+        { "CLFLUSHOPT", flush_opt, false, FLUSHES },
+        { "CLFLUSH of the lines around", flush_other, false, KEEPS },
+        { "CLFLUSH of what is not mapped", flush_nothing, false, KEEPS },
+        { "CLWB", write_back, false, KEEPS },
+        { "WBNOINVD", write_back_all, true, KEEPS },
+    }, all[] = {
+        { "WBINVD", invalidate_all }, { "INVD", discard_all },
+    };
+    int64_t misses[2];
+
+    for (int i = 0; i < ARRAY_SIZE(t); i++) {
+        for (int cpl = t[i].kernel ? 0 : 3; cpl >= 0; cpl -= 3) {
+            int64_t n[EVENTS] = { 0 }, overhead[EVENTS] = { 0 };
+            uint32_t row = cpl ? EVTSEL_USR : EVTSEL_OS;
+
+            measure(cpl, row, nothing, AREA, overhead);
+            memset(overhead, 0, sizeof(overhead));
+            measure(cpl, row, nothing, AREA, overhead);
+            set_pte(2, 0);
+            flush_at = WINDOW + 2 * PAGE;
+            measure(cpl, row, t[i].fn, AREA, n);
+            flush_at = 0;
+            set_pte(2, PTE_ALL);
+            for (int e = 0; e < EVENTS; e++) {
+                n[e] -= overhead[e];
+            }
+            report(check(n, t[i].n), "CPL %d: %s", cpl, t[i].name);
+        }
+    }
+    /* These take the stack and all that with them. */
+    for (int i = 0; i < ARRAY_SIZE(all); i++) {
+        int64_t n[EVENTS] = { 0 };
+
+        measure(0, EVTSEL_OS, all[i].fn, AREA, n);
+        report(n[LOADS] >= 300 && n[MISS_L3] > 100 && n[MISS_L3] < 200,
+               "%s: the next load comes from memory", all[i].name);
+    }
+    /* A kernel that is not watched, and a program that is */
+    for (int i = 0; i < ARRAY_SIZE(misses); i++) {
+        stop();
+        wrmsr(MSR_EVTSEL(0), events[MISS_L3].code | EVTSEL_USR | EVTSEL_EN);
+        wrmsr(MSR_PMC(0), 0);
+        wrmsr(MSR_GLOBAL_CTRL, 1);
+        for (int k = 0; k < 10; k++) {
+            set_memory(3, loads);
+            run();
+            if (i) {
+                asm volatile("clflush (%0)" : : "r" (area) : "memory");
+            }
+        }
+        stop();
+        misses[i] = rdmsr(MSR_PMC(0));
+        use_memory(AREA);
+    }
+    report(misses[0] == 1 && misses[1] == 10, "the kernel flushes a program's");
+}
+
+/*
  * The interrupt comes behind the instruction, or the iteration, that makes the
  * counter overflow.
  */
@@ -506,6 +591,7 @@ int main(void)
     test_rows();
     test_faults();
     test_remap();
+    test_flush();
     test_interrupts();
     test_freeze();
     return report_summary();
