@@ -24,17 +24,20 @@ static PmuVendor vendor(CPUX86State *env)
            PMU_VENDOR_AMD : PMU_VENDOR_OTHER;
 }
 
+static unsigned family(CPUX86State *env)
+{
+    unsigned n = extract32(env->cpuid_version, 8, 4);
+
+    return n < 0xf ? n : n + extract32(env->cpuid_version, 20, 8);
+}
+
 static const PmuFlavour *flavour(X86CPU *cpu)
 {
     CPUX86State *env = &cpu->env;
     uint32_t version = env->cpuid_version;
-    unsigned family = extract32(version, 8, 4);
     unsigned model = extract32(version, 4, 4) | extract32(version, 16, 4) << 4;
 
-    if (family == 0xf) {
-        family += extract32(version, 20, 8);
-    }
-    return pmu_flavour(vendor(env), family, model);
+    return pmu_flavour(vendor(env), family(env), model);
 }
 
 static bool init_config(X86CPU *cpu, PmuConfig *config)
@@ -162,10 +165,13 @@ bool pmu_cpu_realize(X86CPU *cpu, Error **errp)
         return false;
     }
 #ifdef CONFIG_TCG
-    return retire_cpu_realize_rows(cpu, &pmu_retire_counters, errp);
-#else
-    return true;
+    if (vendor(env) == PMU_VENDOR_AMD && family(env) == 0x15) {
+        /* CPUID has K8's. */
+        retire_cpu_family_15h(cpu);
+    }
+    retire_cpu_realize_rows(cpu, &pmu_retire_counters);
 #endif
+    return true;
 }
 
 void pmu_cpu_cpuid(X86CPU *cpu, uint32_t leaf, uint32_t *eax, uint32_t *ebx,

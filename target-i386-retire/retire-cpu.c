@@ -8,23 +8,32 @@
 #include "retire.h"
 #include "compat.h"
 
+/* What a property of the caches is that nobody has set */
+#define RETIRE_AS_CPUID UINT32_MAX
+
 static const Property properties[] = {
     DEFINE_PROP_UINT32("insn-clocks", X86CPU,
                        env.retire_config.insn_clocks, 1),
     DEFINE_PROP_UINT32("refclk-ratio", X86CPU,
                        env.retire_config.refclk_ratio, RETIRE_REFCLK_UNIT),
     DEFINE_PROP_SIZE32("l1d-size", X86CPU,
-                       env.retire_config.cache[RETIRE_L1D].size, 16 * KiB),
+                       env.retire_config.cache[RETIRE_L1D].size,
+                       RETIRE_AS_CPUID),
     DEFINE_PROP_UINT32("l1d-assoc", X86CPU,
-                       env.retire_config.cache[RETIRE_L1D].assoc, 4),
+                       env.retire_config.cache[RETIRE_L1D].assoc,
+                       RETIRE_AS_CPUID),
     DEFINE_PROP_SIZE32("l2-size", X86CPU,
-                       env.retire_config.cache[RETIRE_L2].size, 2 * MiB),
+                       env.retire_config.cache[RETIRE_L2].size,
+                       RETIRE_AS_CPUID),
     DEFINE_PROP_UINT32("l2-assoc", X86CPU,
-                       env.retire_config.cache[RETIRE_L2].assoc, 16),
+                       env.retire_config.cache[RETIRE_L2].assoc,
+                       RETIRE_AS_CPUID),
     DEFINE_PROP_SIZE32("l3-size", X86CPU,
-                       env.retire_config.cache[RETIRE_L3].size, 8 * MiB),
+                       env.retire_config.cache[RETIRE_L3].size,
+                       RETIRE_AS_CPUID),
     DEFINE_PROP_UINT32("l3-assoc", X86CPU,
-                       env.retire_config.cache[RETIRE_L3].assoc, 64),
+                       env.retire_config.cache[RETIRE_L3].assoc,
+                       RETIRE_AS_CPUID),
     DEFINE_PROP_UINT32("l2-latency", X86CPU,
                        env.retire_config.latency[RETIRE_SOURCE_L2], 20),
     DEFINE_PROP_UINT32("l3-latency", X86CPU,
@@ -50,6 +59,17 @@ void retire_cpu_init(X86CPU *cpu)
     }
 }
 
+static bool in_range(const char *name, const char *suffix, uint32_t val,
+                     uint32_t min, uint32_t max, Error **errp)
+{
+    if (val < min || val > max) {
+        error_setg(errp, "Property '%s%s' must be between %" PRIu32 " and %"
+                   PRIu32 ", not %" PRIu32, name, suffix, min, max, val);
+        return false;
+    }
+    return true;
+}
+
 static bool check_ranges(const RetireConfig *config, Error **errp)
 {
     const struct {
@@ -59,13 +79,6 @@ static bool check_ranges(const RetireConfig *config, Error **errp)
         { "insn-clocks", config->insn_clocks, 1, RETIRE_INSN_CLOCKS_MAX },
         { "refclk-ratio", config->refclk_ratio,
           1, RETIRE_REFCLK_RATIO_MAX },
-        { "l1d-size", config->cache[RETIRE_L1D].size, 1 * KiB, 1 * MiB },
-        { "l1d-assoc", config->cache[RETIRE_L1D].assoc,
-          1, RETIRE_ASSOC_MAX },
-        { "l2-size", config->cache[RETIRE_L2].size, 1 * KiB, 64 * MiB },
-        { "l2-assoc", config->cache[RETIRE_L2].assoc, 1, RETIRE_ASSOC_MAX },
-        { "l3-size", config->cache[RETIRE_L3].size, 0, 1 * GiB },
-        { "l3-assoc", config->cache[RETIRE_L3].assoc, 1, RETIRE_ASSOC_MAX },
         { "l2-latency", config->latency[RETIRE_SOURCE_L2],
           1, RETIRE_LATENCY_MAX },
         { "l3-latency", config->latency[RETIRE_SOURCE_L3],
@@ -77,26 +90,149 @@ static bool check_ranges(const RetireConfig *config, Error **errp)
         { "other-latency", config->latency[RETIRE_SOURCE_OTHER],
           1, RETIRE_LATENCY_MAX },
     };
-    static const char *const levels[RETIRE_NR_LEVELS] = { "l1d", "l2", "l3" };
 
     for (int i = 0; i < ARRAY_SIZE(props); i++) {
-        if (props[i].val < props[i].min || props[i].val > props[i].max) {
-            error_setg(errp, "Property '%s' must be between %" PRIu32 " and %"
-                       PRIu32 ", not %" PRIu32, props[i].name, props[i].min,
-                       props[i].max, props[i].val);
+        if (!in_range(props[i].name, "", props[i].val, props[i].min,
+                      props[i].max, errp)) {
             return false;
         }
     }
+    return true;
+}
+
+static const char *const levels[RETIRE_NR_LEVELS] = { "l1d", "l2", "l3" };
+
+/* What has not been set is as in @from. */
+static void default_caches(RetireConfig *config, const RetireGeometry *from)
+{
     for (int i = 0; i < RETIRE_NR_LEVELS; i++) {
-        if (!retire_geometry_valid(&config->cache[i])) {
+        RetireGeometry *g = &config->cache[i];
+
+        g->size = g->size == RETIRE_AS_CPUID ? from[i].size : g->size;
+        g->assoc = g->assoc == RETIRE_AS_CPUID ? from[i].assoc : g->assoc;
+    }
+}
+
+static bool check_caches(const RetireConfig *config, Error **errp)
+{
+    static const struct {
+        uint32_t min, max;
+    } size[RETIRE_NR_LEVELS] = {
+        [RETIRE_L1D] = { 1 * KiB, 1 * MiB },
+        [RETIRE_L2] = { 1 * KiB, 64 * MiB },
+        [RETIRE_L3] = { 0, 1 * GiB },
+    };
+
+    for (int i = 0; i < RETIRE_NR_LEVELS; i++) {
+        const RetireGeometry *g = &config->cache[i];
+
+        if (!in_range(levels[i], "-size", g->size, size[i].min, size[i].max,
+                      errp) ||
+            !in_range(levels[i], "-assoc", g->assoc, 1, RETIRE_ASSOC_MAX,
+                      errp)) {
+            return false;
+        }
+        if (!retire_geometry_valid(g)) {
             error_setg(errp, "Properties '%s-size' and '%s-assoc': "
                        "%" PRIu32 " bytes in %" PRIu32 " ways of 64-byte lines "
-                       "do not make a power of two of sets", levels[i],
-                       levels[i], config->cache[i].size,
-                       config->cache[i].assoc);
+                       "do not make a number of sets", levels[i], levels[i],
+                       g->size, g->assoc);
             return false;
         }
     }
+    return true;
+}
+
+/* LWP's processors, AMD's family 15h */
+static const RetireGeometry family_15h[RETIRE_NR_LEVELS] = {
+    [RETIRE_L1D] = { 16 * KiB, 4 },
+    [RETIRE_L2] = { 2 * MiB, 16 },
+    [RETIRE_L3] = { 8 * MiB, 64 },
+};
+
+void retire_cpu_family_15h(X86CPU *cpu)
+{
+    RetireGeometry *l3 = &cpu->env.retire_config.cache[RETIRE_L3];
+
+    if (!cpu->enable_l3_cache && l3->size == RETIRE_AS_CPUID) {
+        l3->size = 0;
+    }
+    default_caches(&cpu->env.retire_config, family_15h);
+}
+
+/* Whether the fields of CPUID's leaves can say that @level is like that. */
+static bool cpuid_can_show(CPUX86State *env, int level, const RetireGeometry *g)
+{
+    /* Leaf 8000_0006 has codes for these ways only. */
+    static const uint8_t ways[] = { 1, 2, 4, 8, 16, 32, 48, 64, 96, 128 };
+    uint32_t unit = level == RETIRE_L3 ? 512 * KiB : KiB;
+    uint32_t max = level == RETIRE_L1D ? 0xff : level == RETIRE_L2 ? 0xffff :
+                   0x3fff;
+    bool ok = IS_INTEL_CPU(env) || level == RETIRE_L1D;
+
+    for (int i = 0; i < ARRAY_SIZE(ways); i++) {
+        ok |= g->assoc == ways[i];
+    }
+    return ok && g->size % unit == 0 && g->size / unit <= max &&
+           g->assoc < g->size / RETIRE_LINE_SIZE / g->assoc;
+}
+
+/*
+ * Who counts by row has the caches of CPUID, unless properties say otherwise;
+ * then CPUID has them, too.
+ */
+static bool same_as_cpuid(X86CPU *cpu, Error **errp)
+{
+    static CPUCacheInfo info[RETIRE_NR_LEVELS];
+    CPUX86State *env = &cpu->env;
+    RetireGeometry *cache = env->retire_config.cache;
+    RetireGeometry from[RETIRE_NR_LEVELS] = { };
+    CPUCacheInfo *seen[RETIRE_NR_LEVELS], *shown[RETIRE_NR_LEVELS];
+
+    if (cpu->cache_info_passthrough) {
+        error_setg(errp, "Property 'host-cache-info': the caches of "
+                   "performance counters are not the host's");
+        return false;
+    }
+    retire_get_cpuid_caches(env, seen, shown);
+    for (int i = 0; i < RETIRE_NR_LEVELS; i++) {
+        if (seen[i]->line_size != RETIRE_LINE_SIZE) {
+            error_setg(errp, "This CPU model's CPUID shows lines of %d bytes in"
+                       " '%s', only 64 are supported", seen[i]->line_size,
+                       levels[i]);
+            return false;
+        }
+        from[i] = (RetireGeometry) { seen[i]->size, seen[i]->associativity };
+    }
+    if (!cpu->enable_l3_cache) {
+        if (cache[RETIRE_L3].size && cache[RETIRE_L3].size != RETIRE_AS_CPUID) {
+            error_setg(errp, "Property 'l3-size' needs 'l3-cache=on'");
+            return false;
+        }
+        from[RETIRE_L3].size = 0;
+    }
+    default_caches(&env->retire_config, from);
+    if (!check_caches(&env->retire_config, errp)) {
+        return false;
+    }
+    cpu->enable_l3_cache = cache[RETIRE_L3].size;
+    for (int i = 0; i < RETIRE_NR_LEVELS; i++) {
+        info[i] = *shown[i];
+        if (!cache[i].size) {
+            continue;
+        }
+        if (!cpuid_can_show(env, i, &cache[i])) {
+            warn_report_once("CPUID cannot show '%s-size' and '%s-assoc'",
+                             levels[i], levels[i]);
+            continue;
+        }
+        info[i].size = cache[i].size;
+        info[i].associativity = cache[i].assoc;
+        info[i].line_size = RETIRE_LINE_SIZE;
+        info[i].partitions = info[i].lines_per_tag = 1;
+        info[i].sets = cache[i].size / RETIRE_LINE_SIZE / cache[i].assoc;
+    }
+    retire_set_cpuid_caches(env, info);
     return true;
 }
 
@@ -115,6 +251,21 @@ static bool has_siblings(X86CPU *cpu)
 
 bool retire_cpu_realize_caches(X86CPU *cpu, Error **errp)
 {
+    RetireConfig *config = &cpu->env.retire_config;
+
+    if (cpu->retire_counters) {
+        if (!same_as_cpuid(cpu, errp)) {
+            return false;
+        }
+    } else {
+        default_caches(config, family_15h);
+        if (!check_caches(config, errp)) {
+            return false;
+        }
+    }
+    if (!config->has_caches) {
+        return true;
+    }
     if (!uncore) {
         uncore = retire_uncore_new(cpu->env.retire_config.cache);
     }
@@ -150,9 +301,7 @@ bool retire_cpu_realize(X86CPU *cpu, const RetireConsumer *consumer, bool loads,
         config->latency_worst = MAX(config->latency_worst,
                                     2 * config->latency[i]);
     }
-    if (loads && !retire_cpu_realize_caches(cpu, errp)) {
-        return false;
-    }
+    config->has_caches = loads;
     cpu->retire_consumer = consumer;
     return true;
 }

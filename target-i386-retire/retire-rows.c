@@ -285,16 +285,12 @@ static const RetireConsumer rows_consumer = {
     .leave = rows_leave,
 };
 
-bool retire_cpu_realize_rows(X86CPU *cpu, const RetireCounters *counters,
-                             Error **errp)
+void retire_cpu_realize_rows(X86CPU *cpu, const RetireCounters *counters)
 {
-    if (!retire_cpu_realize_caches(cpu, errp)) {
-        return false;
-    }
+    cpu->env.retire_config.has_caches = true;
     cpu->retire_counters = counters;
     cpu->retire_told = cpu->retire_consumer;
     cpu->retire_consumer = &rows_consumer;
-    return true;
 }
 
 void retire_cpu_one(CPUX86State *env, RetireRow row, bool branch)

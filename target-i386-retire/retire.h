@@ -125,15 +125,18 @@ bool retire_cpu_realize(X86CPU *cpu, const RetireConsumer *consumer, bool loads,
                         Error **errp);
 void retire_cpu_unrealize(X86CPU *cpu);
 
-/* Make sure that there can be caches. */
-bool retire_cpu_realize_caches(X86CPU *cpu, Error **errp);
+/*
+ * Have @counters count by row, after retire_cpu_realize().  The caches will be
+ * those that CPUID shows, or of family 15h if that is called.
+ */
+void retire_cpu_realize_rows(X86CPU *cpu, const RetireCounters *counters);
+void retire_cpu_family_15h(X86CPU *cpu);
 
 /*
- * Have @counters count by row, after retire_cpu_realize().  Fails if there is
- * no memory for the caches.
+ * When all of the above is done and CPUID has its caches: choose their
+ * geometry, and make sure that there can be some.
  */
-bool retire_cpu_realize_rows(X86CPU *cpu, const RetireCounters *counters,
-                             Error **errp);
+bool retire_cpu_realize_caches(X86CPU *cpu, Error **errp);
 
 /* The models of caches and branches start afresh. */
 void retire_cpu_flush(X86CPU *cpu);

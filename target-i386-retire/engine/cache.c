@@ -14,7 +14,6 @@
 struct RetireCache {
     atomic_flag lock;
     RetireWays l1, l2;
-    bool in_slots;          /* L1's ways */
     RetireFilter *filter;
     RetireUncore *uncore;
     RetireCache *next;
@@ -63,26 +62,22 @@ static inline void unlock_own(RetireCache *c)
 bool retire_geometry_valid(const RetireGeometry *g)
 {
     uint64_t way = (uint64_t)g->assoc * RETIRE_LINE_SIZE;
-    uint64_t sets;
 
-    if (g->size == 0) {
-        return true;
-    }
-    if (g->assoc == 0 || g->size % way) {
-        return false;
-    }
-    sets = g->size / way;
-    return (sets & (sets - 1)) == 0;
+    return g->size == 0 || (g->assoc && g->size % way == 0);
 }
 
 static bool level_init(RetireWays *l, const RetireGeometry *g)
 {
+    uint32_t sets;
+
     *l = (RetireWays) { 0 };
     if (g->size == 0) {
         return true;
     }
+    sets = g->size / RETIRE_LINE_SIZE / g->assoc;
     l->assoc = l->stride = g->assoc;
-    l->set_mask = g->size / RETIRE_LINE_SIZE / g->assoc - 1;
+    l->set_mask = sets - 1;
+    l->sets = sets & (sets - 1) ? sets : 0;
     l->ways = calloc(g->size / RETIRE_LINE_SIZE, sizeof(*l->ways));
     return l->ways;
 }
@@ -93,9 +88,9 @@ static bool l1_init(RetireCache *c, const RetireGeometry *g)
     RetireFilter *f = c->filter;
 
     *f = (RetireFilter) { 0 };
-    c->in_slots = g->assoc == RETIRE_SLOT_WAYS &&
+    f->in_slots = g->assoc == RETIRE_SLOT_WAYS &&
                   g->size == g->assoc * RETIRE_NR_SLOTS * RETIRE_LINE_SIZE;
-    if (!c->in_slots) {
+    if (!f->in_slots) {
         return level_init(&c->l1, g);
     }
     c->l1 = (RetireWays) {
@@ -109,20 +104,24 @@ static bool l1_init(RetireCache *c, const RetireGeometry *g)
 
 static void set_ways(RetireCache *c)
 {
-    c->filter->has_ways = c->in_slots && c->l2.assoc >= RETIRE_SLOT_WAYS &&
+    /* The lines of a set are of one slot if there is a set for each. */
+    c->filter->has_ways = c->l1.assoc >= RETIRE_SLOT_WAYS && !c->l1.sets &&
+                          c->l1.set_mask >= RETIRE_NR_SLOTS - 1 &&
+                          c->l2.assoc >= RETIRE_SLOT_WAYS && !c->l2.sets &&
                           !has_lock(c);
 }
 
 static void l1_free(RetireCache *c)
 {
-    if (!c->in_slots) {
+    if (!c->filter->in_slots) {
         free(c->l1.ways);
     }
 }
 
 static inline uint64_t *set_of(const RetireWays *l, uint64_t line)
 {
-    return l->ways + (line & l->set_mask) * l->stride;
+    return l->ways + (l->sets ? line % l->sets : line & l->set_mask) *
+                     l->stride;
 }
 
 static void level_flush(RetireWays *l)
@@ -156,6 +155,8 @@ static inline uint32_t find(const RetireWays *l, const uint64_t *set,
     switch (l->assoc) {
     case 4:
         return find_in(set, line, 4);
+    case 8:
+        return find_in(set, line, 8);
     case 16:
         return find_in(set, line, 16);
     default:
@@ -309,6 +310,7 @@ RetireCache *retire_cache_new(RetireUncore *uncore, const RetireGeometry *g,
         free(c);
         return NULL;
     }
+    filter->l1 = c->l1;
     filter->l2 = c->l2;
     set_ways(c);
     retire_filter_clear(filter);

@@ -40,6 +40,7 @@ typedef struct RetireGeometry {
 typedef struct RetireWays {
     uint64_t *ways;
     uint64_t set_mask;
+    uint32_t sets;          /* 0 if that is set_mask + 1, a power of two */
     uint32_t assoc;         /* 0 if there is no such cache */
     uint32_t stride;        /* from set to set */
 } RetireWays;
@@ -54,7 +55,7 @@ typedef struct RetireWays {
  *
  * Slots are found by bits 11:6 of an address, linear or physical; the lines
  * in them are linear.  Whoever changes the mapping has to clear the filter.
- * The ways are those of L1D's set if it has a set for each slot.
+ * The ways are those of L1D's set if it has a set for each slot and four ways.
  */
 typedef struct RetireSlot {
     uint64_t load, store;   /* addresses */
@@ -64,9 +65,10 @@ typedef struct RetireSlot {
 
 typedef struct RetireFilter {
     RetireSlot slot[RETIRE_NR_SLOTS];
-    RetireWays l2;
+    RetireWays l1, l2;
     uint64_t mapping;       /* for whoever clears it */
-    bool has_ways;          /* and nobody else could want them, nor L2's */
+    bool in_slots;          /* l1's ways are */
+    bool has_ways;          /* that nobody else could want, at both levels */
 } RetireFilter;
 
 void retire_filter_clear(RetireFilter *filter);
@@ -83,7 +85,7 @@ static inline bool retire_filter_has(const RetireFilter *f, uint64_t addr)
 typedef struct RetireUncore RetireUncore;
 typedef struct RetireCache RetireCache;
 
-/* Whether the number of sets is a power of two, or there is no cache. */
+/* Whether the number of sets is an integer, or there is no cache. */
 bool retire_geometry_valid(const RetireGeometry *g);
 
 /* Return NULL if memory is short.  @g has RETIRE_NR_LEVELS valid geometries. */
@@ -190,29 +192,37 @@ retire_ways_use_avx2(uint64_t way[4], uint64_t word)
 /* The same for the ways of a set that come behind these four. */
 bool retire_ways_use_more(const RetireWays *w, uint64_t *set, uint64_t word);
 
+/* The set of @line, where their number is a power of two. */
+static inline uint64_t *retire_ways_set(const RetireWays *w, uint64_t line)
+{
+    return w->ways + (line & w->set_mask) * w->stride;
+}
+
 /*
  * What retire_cache_access() does, where the filter has ways.  That most
- * accesses that come here find their lines in L1D or in the first ways of L2
- * is what this is made for.  @use is one of the two above.
+ * accesses that come here find their lines in the first ways of L1D or L2 is
+ * what this is made for.  @use is one of the two above.
  */
 static inline __attribute__((always_inline)) RetireSource
 retire_filter_access(RetireFilter *f, uint64_t line, uint64_t addr,
                      bool (*use)(uint64_t way[4], uint64_t word))
 {
     RetireSlot *slot = &f->slot[line % RETIRE_NR_SLOTS];
+    uint64_t *set = f->in_slots ? slot->way : retire_ways_set(&f->l1, line);
     uint64_t word = retire_own_way(line);
     RetireSource source = RETIRE_SOURCE_L1;
 
-    if (!use(slot->way, word)) {
-        uint64_t *set = f->l2.ways + (line & f->l2.set_mask) * f->l2.stride;
+    if (!use(set, word) &&
+        (f->in_slots || !retire_ways_use_more(&f->l1, set, word))) {
+        uint64_t *set2 = retire_ways_set(&f->l2, line);
 
-        if (!use(set, word) && !retire_ways_use_more(&f->l2, set, word)) {
+        if (!use(set2, word) && !retire_ways_use_more(&f->l2, set2, word)) {
             return RETIRE_SOURCE_UNKNOWN;
         }
-        slot->way[3] = slot->way[2];
-        slot->way[2] = slot->way[1];
-        slot->way[1] = slot->way[0];
-        slot->way[0] = word;
+        for (uint32_t way = f->in_slots ? 3 : f->l1.assoc - 1; way; way--) {
+            set[way] = set[way - 1];
+        }
+        set[0] = word;
         source = RETIRE_SOURCE_L2;
     }
     slot->load = slot->store = addr & -(uint64_t)RETIRE_LINE_SIZE;

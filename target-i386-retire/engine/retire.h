@@ -80,6 +80,7 @@ typedef struct RetireConfig {
     uint32_t latency[RETIRE_NR_SOURCES];    /* of a miss, CPU clocks */
     uint32_t latency_worst; /* of a load in two lines */
     RetireGeometry cache[RETIRE_NR_LEVELS];
+    bool has_caches;        /* somebody may want them */
 } RetireConfig;
 
 #define RETIRE_REFCLK_UNIT      1000

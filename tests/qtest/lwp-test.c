@@ -171,7 +171,8 @@ static void test_properties(void)
           "'l1d-size' must be between 1024 and 1048576, not 512" },
         { "max,+lwp,l2-assoc=0",
           "'l2-assoc' must be between 1 and 128, not 0" },
-        { "max,+lwp,l3-size=3M", "'l3-size' and 'l3-assoc'" },
+        { "max,+lwp,l3-size=3M", NULL },            /* 768 sets */
+        { "max,+lwp,l3-size=3M,l3-assoc=7", "'l3-size' and 'l3-assoc'" },
         { "max,+lwp,dram-latency=1000001",
           "'dram-latency' must be between 1 and 1000000, not 1000001" },
         { "max,+lwp,lwp-latency-max=9",
@@ -220,6 +221,8 @@ static void test_aliases(void)
         { "l3-size", 0 }, { "lwp-l3-size", 0 },
         { "dram-latency", 321 }, { "lwp-dram-latency", 321 },
         { "refclk-ratio", 1000 }, { "lwp-refclk-ratio", 1000 },
+        { "l1d-size", 0x4000 }, { "lwp-l1d-assoc", 4 },
+        { "l2-size", 0x200000 }, { "l2-assoc", 16 }, { "l3-assoc", 64 },
     };
 
     for (int i = 0; i < G_N_ELEMENTS(t); i++) {

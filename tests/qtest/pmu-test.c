@@ -101,6 +101,65 @@ static void test_model(gconstpointer opaque)
     qtest_quit(qts);
 }
 
+/*
+ * The caches that a model has: what its CPUID shows, which pmu-geometry reads,
+ * or properties.  @warning: CPUID cannot show them.
+ */
+static void test_caches(void)
+{
+    static const struct {
+        const char *cpu;
+        int l1d, l1d_ways, l2, l2_ways, l3, l3_ways;    /* KiB */
+        const char *warning;
+    } t[] = {
+        { "Skylake-Client,pmu=on", 32, 8, 4096, 16, 16384, 16 },
+        { "Skylake-Client,pmu=on,l1d-size=48K,l1d-assoc=12,lwp-l2-size=2M",
+          48, 12, 2048, 16, 16384, 16 },
+        { "Skylake-Client,pmu=on,l3-size=14080K,l3-assoc=11",
+          32, 8, 4096, 16, 14080, 11, "CPUID cannot show 'l3-size'" },
+        { "Skylake-Client,+lwp,l2-size=4M", 16, 4, 4096, 16, 8192, 64 },
+        { "pentium3,pmu=on", 32, 8, 2048, 8, 16384, 16 },
+        { "EPYC-Milan,pmu=on", 32, 8, 512, 8, 32768, 16 },
+        { "EPYC,pmu=on,legacy-cache=on", 64, 2, 512, 16, 16384, 16 },
+        { "EPYC,pmu=on,l3-cache=off", 32, 8, 512, 8, 0, 16 },
+        { "EPYC,pmu=on,l2-size=576K,l2-assoc=9", 32, 8, 576, 9, 8192, 16,
+          "CPUID cannot show 'l2-size' and 'l2-assoc'" },
+        { "Opteron_G5,pmu=on", 16, 4, 2048, 16, 8192, 64 },
+        { "Opteron_G5,pmu=on,l3-cache=off", 16, 4, 2048, 16, 0, 64 },
+        { "max,pmu=on", 64, 2, 512, 16, 16384, 16 },
+    };
+    static const char *const names[] = {
+        "l1d-size", "l1d-assoc", "l2-size", "l2-assoc", "l3-size", "l3-assoc",
+    };
+
+    for (int i = 0; i < G_N_ELEMENTS(t); i++) {
+        const int *want = &t[i].l1d;
+        g_autofree char *log = g_strdup_printf("%s/pmu-caches-%d.log",
+                                               g_get_tmp_dir(), getpid());
+        g_autofree char *text = NULL;
+        QTestState *qts = qtest_initf("-machine pc -accel tcg -S -cpu %s 2>%s",
+                                      t[i].cpu, log);
+        QDict *rsp = qtest_qmp(qts, "{ 'execute': 'query-cpus-fast' }");
+        g_autofree char *path = g_strdup(qdict_get_str(
+            get_dict(qdict_get_qlist(rsp, "return"), 0), "qom-path"));
+
+        qobject_unref(rsp);
+        for (int k = 0; k < G_N_ELEMENTS(names); k++) {
+            rsp = qtest_qmp(qts, "{ 'execute': 'qom-get', 'arguments':"
+                            " { 'path': %s, 'property': %s } }", path,
+                            names[k]);
+            g_assert_cmpint(qdict_get_int(rsp, "return"), ==,
+                            k % 2 ? want[k] : want[k] * 1024);
+            qobject_unref(rsp);
+        }
+        qtest_quit(qts);
+        g_assert_true(g_file_get_contents(log, &text, NULL, NULL));
+        unlink(log);
+        g_assert_true(!strstr(text, "CPUID cannot show") == !t[i].warning);
+        g_assert_true(!t[i].warning || strstr(text, t[i].warning));
+    }
+}
+
 /* A property out of its range ends QEMU with a sentence that names both. */
 static void test_properties(void)
 {
@@ -131,6 +190,12 @@ static void test_properties(void)
           "'insn-clocks' must be between 1 and 1000, not 0" },
         { "max,pmu=on,refclk-ratio=10001",
           "'refclk-ratio' must be between 1 and 10000, not 10001" },
+        { "max,pmu=on,l1d-assoc=129",
+          "'l1d-assoc' must be between 1 and 128, not 129" },
+        { "max,pmu=on,l2-assoc=7", "'l2-size' and 'l2-assoc'" },
+        { "max,pmu=on,l3-cache=off,l3-size=8M",
+          "'l3-size' needs 'l3-cache=on'" },
+        { "max,pmu=on,host-cache-info=on", "'host-cache-info'" },
     };
 
     for (int i = 0; i < G_N_ELEMENTS(t); i++) {
@@ -1459,6 +1524,7 @@ int main(int argc, char **argv)
         qtest_add_data_func(path, t, test_model);
     }
     qtest_add_func("/pmu/properties", test_properties);
+    qtest_add_func("/pmu/caches", test_caches);
 
     /* The guest of the others runs in 64-bit mode. */
     if (!g_str_equal(qtest_get_arch(), "x86_64")) {
