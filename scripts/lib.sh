@@ -1,9 +1,9 @@
 # shellcheck shell=sh
 # SPDX-License-Identifier: GPL-2.0-or-later
-# What the scripts share: progress, Debian packages, and fetching through
-# apt's own tools without touching the user's apt set-up.
+# What the scripts and the tests share: progress, Debian packages, and fetching
+# through apt's own tools without touching the user's apt set-up.
 
-root=$(cd "$(dirname "$0")/.." && pwd)
+root=$(cd "$(dirname "$0")" && until [ -e scripts/lib.sh ]; do cd ..; done && pwd)
 build=$root/build
 cache=${XDG_CACHE_HOME:-${HOME:?}/.cache}/qemu-lwp
 logs=$build/logs
@@ -192,12 +192,30 @@ fetch_tree() {
     echo "$*" > "$dir/complete"
 }
 
+# meson_setup MESON DIR SOURCE [OPTION...]: once; and again, with the reason, if it
+# was interrupted, or cannot be built because the meson that did it is gone.
+meson_setup() {
+    by=$1
+    shift
+    did=$(sed -n 's/^ command = \(.*\) --internal regenerate .*/\1/p' \
+        "$1/build.ninja" 2> /dev/null) || true
+    if [ -z "$did" ] || [ ! -f "$1/meson-private/coredata.dat" ]; then
+        why="it was left unfinished"
+    elif $did --version > /dev/null 2>&1; then
+        return
+    else
+        why="$did does not work any more"
+    fi
+    [ ! -e "$1" ] || say "setting up ${1#"$root"/} again: $why"
+    rm -rf "$1"
+    logged "${1##*/}-setup" "$by" setup "$@"
+}
+
 # build_tools MESON: guest/tools, in build/tools.
 build_tools() {
     need_packages gcc gcc-multilib libc6-dev ninja-build pkg-config libdw-dev \
         libelf-dev libiberty-dev zlib1g-dev
-    [ -f "$build/tools/build.ninja" ] ||
-        logged tools-setup "$1" setup "$build/tools" "$root/guest/tools"
+    meson_setup "$1" "$build/tools" "$root/guest/tools"
     say "building lwp"
     logged tools-build ninja -C "$build/tools"
 }
@@ -271,17 +289,33 @@ sys.exit(v < (1, 5))' 2>/dev/null; then
     fi
 }
 
-# configure [OPTION...]: QEMU, in $bld, a directory below its source.
+# configure [OPTION...]: QEMU, in $bld, a directory below its source: once; and
+# again, with the reason, if it must be.  It goes on with the meson that it has,
+# whatever there is by now.
 configure() {
-    make_python
+    # shellcheck disable=SC2154
+    had=$(cat "$bld/.configured" 2> /dev/null) || true
+    python=$(echo "$had" | sed -n 's/.* --python=\([^ ]*\).*/\1/p')
+    if [ -z "$had" ]; then
+        why="it was left unfinished"
+    elif ! "$bld/pyvenv/bin/meson" --version > /dev/null 2>&1; then
+        why="its meson does not work any more"
+        had=
+    else
+        why="the options were $had"
+    fi
+    [ "$had" ] || make_python
     set -- --target-list=x86_64-softmmu,x86_64-linux-user,i386-linux-user \
         --without-default-features --enable-tcg --enable-system \
         --enable-linux-user --enable-plugins --enable-slirp \
         --enable-fdt=system --disable-install-blobs --disable-docs \
         --python="$python" --cc='ccache gcc' --cross-cc-i386=gcc "$@"
-    # shellcheck disable=SC2154
-    [ "$(cat "$bld/.configured" 2>/dev/null)" != "$*" ] || return 0
-    say "configuring QEMU"
+    [ "$had" != "$*" ] || return 0
+    if [ -e "$bld" ]; then
+        say "configuring ${bld#"$root"/} again: $why"
+    else
+        say "configuring QEMU"
+    fi
     rm -rf "$bld"
     mkdir -p "$bld"
     (cd "$bld" && logged configure ../configure "$@")

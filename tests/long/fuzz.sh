@@ -17,8 +17,10 @@ long=$build/long
 inputs=1000000
 command -v clang >> "$log" || { echo "SKIP fuzz-long: needs clang"; exit 0; }
 meson=$bld/pyvenv/bin/meson
-[ -f "$long/fuzz/build.ninja" ] ||
-    CC=clang "$meson" setup "$long/fuzz" "$top" >> "$log" 2>&1
+(
+    export CC=clang
+    meson_setup "$meson" "$long/fuzz" "$top"
+) >> "$log" 2>&1
 "$meson" compile -C "$long/fuzz" >> "$log" 2>&1 || fail "no fuzzers"
 
 # What the turn of an engine needs; returns 1 if an input is known to fail.

@@ -1,0 +1,99 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0-or-later
+#
+# usage: tests/scripts/build.sh
+#
+# scripts/lib.sh configures no build that works, whatever meson is installed by
+# then, and says why if it does.  Prints a line of PASS or FAIL for each.
+set -u
+
+# shellcheck source=scripts/lib.sh
+. "$(dirname "$0")/../../scripts/lib.sh"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+logs=$work
+failed=0
+
+# check NAME COMMAND...
+check() {
+    title=$1
+    shift
+    if "$@"; then
+        echo "PASS scripts/$title"
+    else
+        echo "FAIL scripts/$title: $(cat "$work/says")"
+        failed=1
+    fi
+}
+
+# shellcheck disable=SC2317 # check calls it.
+says() {
+    grep -q "$1" "$work/says"
+}
+
+# --- configuring --------------------------------------------------------------
+
+bld=$work/build
+found=/usr/bin/python3
+make_python() {
+    python=$found
+}
+
+# What configure and meson leave behind
+logged() {
+    shift
+    case $1 in
+    ../configure)
+        mkdir -p "$bld/pyvenv/bin"
+        cp "$work/meson" "$bld/pyvenv/bin"
+        ;;
+    *)
+        mkdir -p "$3/meson-private"
+        touch "$3/meson-private/coredata.dat"
+        echo " command = $1 --internal regenerate /src /dir" > "$3/build.ninja"
+        ;;
+    esac
+}
+
+# again COMMAND...: what it says is in $work/says, and $work/build/kept is lost if
+# it starts anew.
+again() {
+    mkdir -p "$bld"
+    touch "$bld/kept"
+    "$@" > "$work/says" 2>&1
+}
+
+# shellcheck disable=SC2317 # as this
+kept() {
+    [ -e "$bld/kept" ] && [ ! -s "$work/says" ]
+}
+
+printf '#!/bin/sh\n' > "$work/meson"
+chmod +x "$work/meson"
+configure > "$work/says"
+check configure/first says ' configuring QEMU$'
+found=/opt/newer/bin/python3
+again configure
+check configure/newer-meson kept
+again configure --enable-werror
+check configure/options says 'again: the options were .*=gcc$'
+check configure/python grep -q -e --python=/usr/bin/python3 "$bld/.configured"
+rm "$bld/pyvenv/bin/meson"
+again configure --enable-werror
+check configure/meson-gone says 'again: its meson does not work any more$'
+rm "$bld/.configured"
+again configure --enable-werror
+check configure/interrupted says 'again: it was left unfinished$'
+
+rm -r "$bld"
+meson_setup "$work/meson" "$bld" /src > "$work/says"
+again meson_setup "$work/newer" "$bld" /src
+check setup/newer-meson kept
+rm "$work/meson"
+again meson_setup "$work/newer" "$bld" /src
+check setup/meson-gone says "again: $work/meson does not work any more$"
+rm "$bld/meson-private/coredata.dat"
+again meson_setup "$work/newer" "$bld" /src
+check setup/interrupted says 'again: it was left unfinished$'
+
+exit $failed
