@@ -43,8 +43,8 @@ dependency() {
 build_kernel() {
     need_packages bc bison flex gcc libelf-dev make xz-utils
     config=$root/tests/guest/debug.config
-    ! stale "$kernel/complete" "$config" || rm -f "$kernel/complete"
-    [ ! -f "$kernel/complete" ] || return 0
+    stale "$kernel/complete" "$config" || return 0
+    [ "${cache_locked:-}" ] || { cached build_kernel; return; }
     rm -rf "$kernel"
     mkdir -p "$kernel/boot" "$kernel/build"
     fetch_debs "$kernel" "$suite" "$meta"
@@ -68,6 +68,7 @@ build_kernel() {
 
 fetch_kernel() {
     [ ! -f "$kernel/complete" ] || return 0
+    [ "${cache_locked:-}" ] || { cached fetch_kernel; return; }
     rm -rf "$kernel"
     mkdir -p "$kernel"
     fetch_debs "$kernel" "$suite" "linux-image-$meta" "linux-headers-$meta"
@@ -264,7 +265,7 @@ build_guest() {
 # of the Debian that has a perf of the kernel's version, or of this one if that is
 # newer.  Their C library then serves programs from here, too.
 fetch_packages() {
-    packages=$cache/$1
+    name=$1
     shift
     debian=bookworm
     case $linux in
@@ -272,12 +273,13 @@ fetch_packages() {
     esac
     ! dpkg --compare-versions "$(dpkg-query -W -f '${Version}' libc6)" ge 2.41 ||
         debian=trixie
-    packages=$packages-$debian
+    packages=$cache/$name-$debian
     fetch_tree "$packages" $debian "$@"
     stale "$packages.squashfs" "$packages/complete" || return 0
+    [ "${cache_locked:-}" ] || { cached fetch_packages "$name" "$@"; return; }
     need_packages squashfs-tools
     say "packing the packages"
-    rm -f "$packages.squashfs" "$packages.squashfs.new"
+    rm -f "$packages.squashfs.new"
     logged boot-packages mksquashfs "$packages" "$packages.squashfs.new" \
         -all-root -comp lz4 -no-progress \
         -e usr/share/man usr/share/locale complete
@@ -337,7 +339,8 @@ pack_program() {
     file=${2:-}
     shift
     need_packages squashfs-tools
-    program=$out/program
+    # shellcheck disable=SC2154
+    program=$run/program
     fs=$program
     rm -rf "$fs" "$fs.squashfs"
     mkdir -p "$fs"
@@ -348,7 +351,8 @@ pack_program() {
     echo "$copies" | while read -r f; do
         [ -z "$f" ] || copy_to_guest "$f"
     done
-    logged boot-program mksquashfs "$fs" "$fs.squashfs" \
+    # shellcheck disable=SC2154
+    logged "boot-program$slot" mksquashfs "$fs" "$fs.squashfs" \
         -all-root -comp lz4 -no-progress
 }
 

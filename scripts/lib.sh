@@ -1,7 +1,7 @@
 # shellcheck shell=sh
 # SPDX-License-Identifier: GPL-2.0-or-later
-# What the scripts and the tests share: progress, Debian packages, and fetching
-# through apt's own tools without touching the user's apt set-up.
+# What the scripts and the tests share: progress, locks, Debian packages, and
+# fetching through apt's own tools without touching the user's apt set-up.
 
 root=$(cd "$(dirname "$0")" && until [ -e scripts/lib.sh ]; do cd ..; done && pwd)
 build=$root/build
@@ -19,6 +19,37 @@ say() {
 die() {
     printf '%s: %s\n' "${0##*/}" "$*" >&2
     exit 1
+}
+
+# try_lock FD FILE: for this process and those that it starts, as long as one of
+# them has FD open; a lock needs no cleaning up.  Fails if another process has it,
+# which FILE names.
+try_lock() {
+    eval "exec $1>> \"\$2\""
+    flock -n "$1" || return 1
+    echo "${0#"$root"/}, process $$" > "$2"
+}
+
+# lock FD FILE: the same, but wait for it, and say so
+lock() {
+    ! try_lock "$@" || return 0
+    say "waiting for $(cat "$2")"
+    flock "$1"
+    echo "${0#"$root"/}, process $$" > "$2"
+}
+
+unlock() {
+    eval "exec $1>&-"
+}
+
+# cached COMMAND...: run it while no other process changes the cache
+cached() {
+    [ -z "${cache_locked:-}" ] || { "$@"; return; }
+    lock 8 "$cache/lock"
+    cache_locked=1
+    "$@"
+    cache_locked=
+    unlock 8
 }
 
 # Run a command with its output in a log file; show the end of it on failure.
@@ -76,6 +107,7 @@ need_packages() {
         esac
     done
     [ -n "$missing" ] || return 0
+    [ "${cache_locked:-}" ] || { cached need_packages "$@"; return; }
     [ "$(id -u)" = 0 ] || sudo -v 2> /dev/null ||
         die "needs root or sudo to install:$missing"
     say "installing Debian packages:$missing"
@@ -173,6 +205,7 @@ fetch_tree() {
     suite=$2
     shift 2
     [ "$(cat "$dir/complete" 2>/dev/null)" != "$*" ] || return 0
+    [ "${cache_locked:-}" ] || { cached fetch_tree "$dir" "$suite" "$@"; return; }
     debs=$cache/debs/$suite
     apt_lists "$suite"
     say "fetching $* and what they need ($suite)"
@@ -225,6 +258,7 @@ build_tools() {
 # The exit status is 2 if Debian does not serve it.
 fetch_source() {
     if ! (cd "$1" 2>/dev/null && [ -f complete ] && verify_source); then
+        [ "${cache_locked:-}" ] || { cached fetch_source "$@"; return; }
         say "fetching the source of $3${4:+ $4} ($2)"
         rm -rf "$1"
         mkdir -p "$1"
@@ -279,6 +313,7 @@ sys.exit(v < (1, 5))' 2>/dev/null; then
     python=$cache/python/bin/python3
     if [ ! -f "$cache/python/complete" ] ||
         ! "$python" -c 'import mesonbuild' 2>/dev/null; then
+        [ "${cache_locked:-}" ] || { cached make_python; return; }
         rm -rf "$cache/python" "$cache/meson"
         fetch_debs "$cache/meson" trixie meson
         logged venv /usr/bin/python3 -m venv --system-site-packages \
@@ -322,6 +357,12 @@ configure() {
     echo "$*" > "$bld/.configured"
 }
 
+fetch_seabios() {
+    [ ! -f "$1/complete" ] || return 0
+    fetch_debs "$1" trixie seabios
+    touch "$1/complete"
+}
+
 # The source has no firmware; QEMU looks for it under qemu-bundle.  SeaBIOS before
 # 1.16.3 waits 32 seconds for each disk of q35's AHCI, so trixie's is taken.
 link_firmware() {
@@ -329,8 +370,7 @@ link_firmware() {
     if dpkg --compare-versions "$(dpkg-query -W -f '${Version}' seabios)" \
         lt 1.16.3; then
         newer=$cache/seabios
-        [ -f "$newer/complete" ] || fetch_debs "$newer" trixie seabios
-        touch "$newer/complete"
+        [ -f "$newer/complete" ] || cached fetch_seabios "$newer"
     fi
     d=$bld/qemu-bundle/usr/local/share/qemu
     mkdir -p "$d"

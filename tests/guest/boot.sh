@@ -8,18 +8,16 @@
 # of PASS or FAIL for each.
 set -u
 
-top=$(cd "$(dirname "$0")/../.." && pwd)
-log=$top/build/logs
-failed=0
-mkdir -p "$log"
+# shellcheck source=tests/guest/common
+. "$(dirname "$0")/common"
 
 # boot CPU: scripts/boot's status; its last line is left in $last.
 boot() {
     cpu=$1
     shift
-    "$top/scripts/boot" "$@" --cpu "$cpu" > "$log/guest-$cpu.log" 2>&1
+    "$top/scripts/boot" "$@" --cpu "$cpu" > "$logs/guest-$cpu.log" 2>&1
     status=$?
-    last=$(tail -n 1 "$log/guest-$cpu.log")
+    last=$(tail -n 1 "$logs/guest-$cpu.log")
     return $status
 }
 

@@ -16,12 +16,12 @@ if [ "${1:-}" = --release ]; then
 fi
 [ $# -gt 0 ] || set -- 6.1 6.12
 
-top=$(cd "$(dirname "$0")/../.." && pwd)
-failed=0
+# shellcheck source=tests/guest/common
+. "$(dirname "$0")/common"
 
 # boot NAME OPTION...: scripts/boot with $kernel, and what the programs say
 boot() {
-    log=$top/build/logs/guest-$1-$kernel.log
+    log=$logs/guest-$1-$kernel.log
     name=guest-$1-$kernel
     shift
     "$top/scripts/boot" ${release:+--release "$release"} "$@" > "$log" 2>&1

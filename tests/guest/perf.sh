@@ -16,10 +16,8 @@ if [ "${1:-}" = --release ]; then
 fi
 [ $# -gt 0 ] || set -- 6.1 6.12
 
-top=$(cd "$(dirname "$0")/../.." && pwd)
-logs=$top/build/logs
-failed=0
-mkdir -p "$logs"
+# shellcheck source=tests/guest/common
+. "$(dirname "$0")/common"
 
 # boot NAME OPTION...: scripts/boot's status; the output is left in $log.
 boot() {

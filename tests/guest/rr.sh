@@ -5,17 +5,17 @@
 #
 # Debian's rr in the guest: the demo; recordings that replay, on other CPU models
 # and kernels, in short, of which tests/long/rr.sh is the whole; the commands of
-# docs/rr.md, which record a program of the user's and debug it in the next guest;
-# and CPUs that rr does not know.  Prints a line of PASS or FAIL for each.
+# docs/rr.md, which record a program of the user's and debug it in the next guest,
+# which no other can at once; and CPUs that rr does not know.  Prints a line of
+# PASS or FAIL for each.
 set -u
 
+# shellcheck source=tests/guest/common
+. "$(dirname "$0")/common"
 release=${2:-10.0}
-top=$(cd "$(dirname "$0")/../.." && pwd)
-dir=$top/build/rr-test
-logs=$top/build/logs
-failed=0
+dir=$build/rr-test
 rm -rf "$dir"
-mkdir -p "$dir" "$logs" && cd "$dir" || exit 1
+mkdir -p "$dir" && cd "$dir" || exit 1
 
 # boot NAME STATUS OPTION...: scripts/boot, which has to end so; its output is left
 # in $log.
@@ -105,7 +105,17 @@ while read -r command <&3; do
         *--shell*)
             : > "$logs/guest-rr-page-shell.log"
             type_at_prompts "$logs/guest-rr-page-shell.log" < typed > keys &
-            boot page-shell 0 "$@" < keys
+            { boot page-shell 0 "$@"; exit $failed; } < keys &
+            shell=$!
+            while kill -0 $shell 2> /dev/null &&
+                ! grep -q booting "$logs/guest-rr-page-shell.log"; do
+                sleep 0.2
+            done
+            boot locked 1 --run true
+            says "boot: build/boot/rr.img, .*, is that of .*, process [0-9]*$"
+            wait $shell || failed=1
+            name=guest-rr-page-shell
+            log=$logs/$name.log
             ;;
         *) continue ;;          # the demo, as above
         esac

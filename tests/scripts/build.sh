@@ -4,7 +4,8 @@
 # usage: tests/scripts/build.sh
 #
 # scripts/lib.sh configures no build that works, whatever meson is installed by
-# then, and says why if it does.  Prints a line of PASS or FAIL for each.
+# then, and says why if it does; and its locks keep others out and end with their
+# process.  Prints a line of PASS or FAIL for each.
 set -u
 
 # shellcheck source=scripts/lib.sh
@@ -96,4 +97,31 @@ rm "$bld/meson-private/coredata.dat"
 again meson_setup "$work/newer" "$bld" /src
 check setup/interrupted says 'again: it was left unfinished$'
 
+# --- locks --------------------------------------------------------------------
+
+# Another process that has the lock, until it is told to end
+mkfifo "$work/ready" "$work/end"
+holder() {
+    sh -c '. "$0"; lock 9 "$1/lock"; echo > "$1/ready"; read -r _ < "$1/end"' \
+        "$root/scripts/lib.sh" "$work" &
+    holder=$!
+    read -r _ < "$work/ready"
+}
+
+# shellcheck disable=SC2317
+locked() {
+    ! try_lock 9 "$work/lock"
+}
+
+holder
+check lock/held locked
+{ sleep 0.3; echo > "$work/end"; } &
+lock 9 "$work/lock" > "$work/says"
+check lock/waits says "waiting for scripts/lib.sh, process $holder$"
+unlock 9
+wait
+holder
+kill -KILL $holder
+wait $holder 2> "$work/says"
+check lock/killed try_lock 9 "$work/lock"
 exit $failed
