@@ -157,15 +157,12 @@ guest_path() {
     esac
 }
 
-# copy_libraries DIR PROGRAM...: the dynamic loader and the libraries that
-# programs need, from here, but for those in DIR.
+# copy_libraries PROGRAM...: the dynamic loader and the libraries that programs
+# need, from here
 copy_libraries() {
-    dir=$1
-    shift
     ldd "$@" | sed -n 's,^[^/]*\(/.*\) (0x.*,\1,p' | sort -u |
         while read -r f; do
             g=$(guest_path "$f")
-            [ ! -e "$dir$g" ] || continue
             mkdir -p "$fs${g%/*}"
             cp -L "$f" "$fs$g"
         done
@@ -224,7 +221,7 @@ build_initramfs() {
     ln -s ../lib32/ld-linux.so.2 "$fs/usr/lib/ld-linux.so.2"
     ln -s lib/x86_64-linux-gnu "$fs/bin/lib64"
     ln -s lib/i386-linux-gnu "$fs/bin/lib32"
-    copy_libraries "$fs" "$fs/bin/bzip2" "$fs/bin/lwp" "$fs/bin/example" \
+    copy_libraries "$fs/bin/bzip2" "$fs/bin/lwp" "$fs/bin/example" \
         "$fs/bin/lib/x86_64-linux-gnu/lwp-preload.so"
     cp "$guest/init" "$fs/init"
     chmod 755 "$fs/init"
@@ -302,77 +299,52 @@ quote() {
     printf '%s\n' "$1" | sed "s/'/'\\\\''/g; 1s/^/'/; \$s/\$/'/"
 }
 
-# x86_program FILE: does Linux run it on an x86 processor?
-x86_program() {
-    # The ident field, ET_EXEC or ET_DYN, EM_X86_64 or EM_386
-    case $(od -An -v -tx1 -N 20 "$1" | tr -d ' \n') in
-    7f454c4602*0[23]003e00 | 7f454c4601*0[23]000300) true ;;
-    *) false ;;
-    esac
-}
-
-# copy_to_guest FILE: to the same place
-copy_to_guest() {
-    f=$(realpath -s -- "$1")
-    case $f in
-    /dev/* | /proc/* | /sys/*) die "'$1' cannot be copied: the guest has its own" ;;
-    esac
-    g=$(guest_path "$f")
-    mkdir -p "$fs${g%/*}"
-    cp -RL -- "$f" "$fs${g%/*}/" || die "cannot copy '$1'"
-}
-
-# find_program PROGRAM: print where it is, if it can run in the guest.
-find_program() {
-    # Not "command -v", which would rather find what the shell has built in.
-    p=$(which "$1") || die "there is no program '$1'"
-    x86_program "$p" ||
-        die "'$1' is no x86 ELF program; of a script, give the interpreter, and the script with --copy"
-    echo "$p"
-}
-
-# pack_program COPIES [FILE [ARGUMENT...]]: a disk with a program that runs here,
-# the libraries that it needs and the packages do not have, and the files that
-# COPIES lists, one a line.
-pack_program() {
-    copies=$1
-    file=${2:-}
-    shift
-    need_packages squashfs-tools
+# list_files COPIES [PROGRAM [ARGUMENT...]]: what a program's disk is to have, with
+# the files that COPIES lists, one a line; in $run, which is scripts/boot's, as the
+# next two
+list_files() {
     # shellcheck disable=SC2154
-    program=$run/program
-    fs=$program
-    rm -rf "$fs" "$fs.squashfs"
-    mkdir -p "$fs"
-    if [ "$file" ]; then
+    (
+        copies=$1
         shift
-        add_program "$@"
-    fi
-    echo "$copies" | while read -r f; do
-        [ -z "$f" ] || copy_to_guest "$f"
-    done
-    # shellcheck disable=SC2154
-    logged "boot-program$slot" mksquashfs "$fs" "$fs.squashfs" \
-        -all-root -comp lz4 -no-progress
+        set -f
+        IFS='
+'
+        for f in $copies; do
+            set -- --copy="$f" "$@"
+        done
+        PWD=$(pwd) "$root/scripts/program-files" "$@" > "$run/names"
+    ) || exit
 }
 
-# add_program [ARGUMENT...]: $file, and how it is to be started
-add_program() {
-    say "packing $file"
-    mkdir -p "$fs$(guest_path "$(pwd)/.")"
-    copy_to_guest "$file"
-    if needs=$(ldd "$file" 2>&1); then
-        needs=$(echo "$needs" | sed -n 's/^[[:space:]]*\(.*\) => not found.*/\1/p')
-        [ -z "$needs" ] || die "'$file' needs what is not here: $needs"
-        copy_libraries "${packages:-$fs}" "$file"
-    fi
+# The C library, and what belongs to it, is the packages', if they have it.
+list_libraries() {
+    (cd "$packages" && find usr/lib* -regextype egrep -regex \
+        '[^/]*/[^/]*(/[^/]*-linux-gnu)?(/gconv)?/[^/]*\.so[^/]*') > "$run/without"
+}
+
+# pack_program [PROGRAM [ARGUMENT...]]: the disk
+pack_program() {
+    need_packages squashfs-tools
+    program=$run/program
+    say "packing ${1:-files}"
+    : > "$run/without"
+    [ -z "$packages" ] || cached list_libraries
+    grep -zvxFf "$run/without" "$run/names" > "$run/rest"
     {
         printf 'cd %s\n' "$(quote "$(pwd)")"
+        printf 'export PATH=%s:/bin\n' "$(quote "$PATH")"
         [ -z "${LD_LIBRARY_PATH:-}" ] ||
             printf 'export LD_LIBRARY_PATH=%s\n' "$(quote "$LD_LIBRARY_PATH")"
         echo 'set --'
-        for f in "$file" "$@"; do
+        for f; do
             printf 'set -- "$@" %s\n' "$(quote "$f")"
         done
-    } > "$fs/command"
+    } > "$run/command"
+    # shellcheck disable=SC2154
+    logged "boot-program$slot" tar -cf "$program.tar" -C "$run" command \
+        -C / --null --no-recursion -T "$run/rest"
+    logged "boot-program$slot" sqfstar -all-root -comp lz4 -no-progress \
+        "$program.squashfs" < "$program.tar"
+    rm "$program.tar"
 }

@@ -6,8 +6,8 @@
 # Debian's rr in the guest: the demo; recordings that replay, on other CPU models
 # and kernels, in short, of which tests/long/rr.sh is the whole; the commands of
 # docs/rr.md, which record a program of the user's and debug it in the next guest,
-# which no other can at once; and CPUs that rr does not know.  Prints a line of
-# PASS or FAIL for each.
+# which no other can at once; a script; and CPUs that rr does not know.  Prints a
+# line of PASS or FAIL for each.
 set -u
 
 # shellcheck source=tests/guest/common
@@ -124,6 +124,13 @@ while read -r command <&3; do
     esac
 done 3< commands
 says 'Old value' '17 is one too many'
+
+# A script, and a library of Perl's
+printf '#!/usr/bin/env perl\nuse POSIX;\nprint floor(7.5), "\\n";\nexit 3;\n' \
+    > script
+chmod +x script
+boot script 3 --run ./script
+says '^7$'
 
 boot unknown 1 --cpu max,pmu=on
 says 'boot: rr does not record with -cpu max,pmu=on;'

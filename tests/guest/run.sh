@@ -4,19 +4,20 @@
 # usage: tests/guest/run.sh [--release 10.0]
 #
 # scripts/boot --run: a program comes to the guest with its library, its data
-# and its arguments, is profiled there, and its output and its status come back.
-# Prints a line of PASS or FAIL for each.
+# and its arguments, is profiled there, and its output and its status come back:
+# one behind links, one of 32 bits, a script with a static one, one of Debian's.
+# tests/long/run.sh has more.  Prints a line of PASS or FAIL for each.
 set -u
 
 # shellcheck source=tests/guest/common
 . "$(dirname "$0")/common"
 dir="$build/run it"
 rm -rf "$dir"
-mkdir -p "$dir/lib" && cd "$dir" || exit 1
+mkdir -p "$dir/bin" "$dir/lib" "$dir/the data" && cd "$dir" || exit 1
 
 # For long enough to be sampled; it ends with the status or the signal that the
 # second argument names.
-cat > lib/work.c << 'END'
+cat > work.c << 'END'
 unsigned work(unsigned n);
 unsigned work(unsigned n)
 {
@@ -49,10 +50,19 @@ int main(int argc, char **argv)
     return atoi(argv[2]);
 }
 END
-gcc -O1 -g -shared -fPIC -o lib/libwork.so lib/work.c &&
-    gcc -O1 -g -o program program.c -Llib -lwork \
-        -Wl,-rpath,"\$ORIGIN/lib" || exit 1
-echo "it's data" > "the data"
+for bits in 64 32; do
+    gcc -O1 -g -m$bits -shared -fPIC -o lib/libwork$bits.so work.c &&
+        gcc -O1 -g -m$bits -o bin/program$bits program.c -Llib -lwork$bits \
+            -Wl,-rpath,"\$ORIGIN/../lib" || exit 1
+    # As Debian's alternatives: its library is not beside the link.
+    ln -s bin/program$bits alternative$bits
+    ln -s "$dir/alternative$bits" program$bits
+done
+gcc -O1 -static -o static program.c work.c || exit 1
+echo "it's data" > file
+ln -s ../file "the data/link"
+ln -s missing "the data/dangling"
+ln -s .. "the data/around"
 word="two  words and 'quotes'"
 printf "it's data\n%s\n1428452097\n" "$word" > expected
 
@@ -62,8 +72,8 @@ run() {
     name=guest-run-$1
     should=$2
     shift 2
-    "$top/scripts/boot" "$@" --run --copy "the data" ./program "the data" \
-        "$argument" "$word" > output 2> errors
+    "$top/scripts/boot" "$@" --run --copy "the data" "$program" \
+        "the data/link" "$argument" "$word" > output 2> errors
     status=$?
     if [ $status = "$should" ] &&
         head -n 3 output | cmp -s - expected; then
@@ -99,24 +109,48 @@ leaves() {
     fi
 }
 
+program=./program64
 argument=3
 run plain 3 "$@"
+program=./program32
 argument=-11
 run perf 139 "$@" --perf
-has perf '[1-9][0-9]* *instructions' 'program  libwork.so .* work'
+has perf '[1-9][0-9]* *instructions' 'program32  libwork32.so .* work'
 leaves perf
+program=./program64
 argument=3
 run lwp 3 "$@" --lwp
-has lwp 'libwork.so *work'
+has lwp 'libwork64.so *work'
 leaves lwp
 
-printf '#!/bin/sh\n' > script
-chmod +x script
-if "$top/scripts/boot" "$@" --run ./script > output 2>&1 ||
+# Perl's modules are in another package.
+cat > script << 'END'
+#!/usr/bin/env perl
+use Data::Dumper;
+$Data::Dumper::Terse = 1;
+exit(Dumper("") eq "''\n" ? system("./static", @ARGV) >> 8 : 98);
+END
+chmod +x script file
+program=./script
+run script 3 "$@" --copy static
+
+run_python() {
+    name=guest-run-python
+    if [ "$("$top/scripts/boot" "$@" --run /usr/bin/python3 -c \
+        'import ctypes, json; print(json.dumps([0]))' 2> errors)" = '[0]' ]; then
+        echo "PASS $name"
+    else
+        echo "FAIL $name: see '$dir/errors'"
+        failed=1
+    fi
+}
+run_python "$@"
+
+if "$top/scripts/boot" "$@" --run ./file > output 2>&1 ||
     [ "$(wc -l < output)" != 1 ] || ! grep -q 'no x86 ELF program' output; then
-    echo "FAIL guest-run-script: see '$dir/output'"
+    echo "FAIL guest-run-file: see '$dir/output'"
     failed=1
 else
-    echo "PASS guest-run-script"
+    echo "PASS guest-run-file"
 fi
 exit $failed
