@@ -77,7 +77,10 @@ static void read_amd(void)
     uint32_t eax, ebx, ecx, edx;
 
     __cpuid(0x80000005, eax, ebx, ecx, edx);
-    found(0x80000005, L1D, (ecx >> 24) * 1024, ecx >> 16 & 0xff);
+    /* Intel's have nothing there; QEMU 10.0 shows it all the same. */
+    if (amd || ecx) {
+        found(0x80000005, L1D, (ecx >> 24) * 1024, ecx >> 16 & 0xff);
+    }
     __cpuid(0x80000006, eax, ebx, ecx, edx);
     if (amd || ways[ecx >> 12 & 15]) {
         found(0x80000006, L2, (ecx >> 16) * 1024, ways[ecx >> 12 & 15]);
