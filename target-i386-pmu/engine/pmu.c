@@ -57,29 +57,50 @@
 /* Which processors have an event; a flavour is one of these. */
 enum {
     HAS_P6 = 1 << 0,
-    HAS_ARCH = 1 << 1,
-    HAS_CORE2 = 1 << 2,
-    HAS_NHM = 1 << 3,
-    HAS_SNB = 1 << 4,
-    HAS_HSW = 1 << 5,
-    HAS_SKL = 1 << 6,
-    HAS_ICL = 1 << 7,
-    HAS_K7 = 1 << 8,
-    HAS_15H = 1 << 9,
-    HAS_17H = 1 << 10,
+    HAS_ARCH = 1 << 1,      /* no events of its own that we know */
+    HAS_CORE_DUO = 1 << 2,
+    HAS_CORE2 = 1 << 3,
+    HAS_NHM = 1 << 4,
+    HAS_WSM = 1 << 5,
+    HAS_SNB = 1 << 6,
+    HAS_IVB = 1 << 7,
+    HAS_HSW = 1 << 8,
+    HAS_BDW = 1 << 9,
+    HAS_SKL = 1 << 10,
+    HAS_ICL = 1 << 11,
+    HAS_GLC = 1 << 12,
+    HAS_BNL = 1 << 13,
+    HAS_SLM = 1 << 14,
+    HAS_GLM = 1 << 15,
+    HAS_TNT = 1 << 16,
+    HAS_K7 = 1 << 17,
+    HAS_15H = 1 << 18,
+    HAS_ZEN1 = 1 << 19,
+    HAS_ZEN2 = 1 << 20,
+    HAS_ZEN4 = 1 << 21,
+    HAS_HYGON = 1 << 22,    /* what Linux asks of it, besides Zen's */
 };
 
-#define SINCE_SKL   (HAS_SKL | HAS_ICL)
-#define SINCE_HSW   (HAS_HSW | SINCE_SKL)
-#define SINCE_SNB   (HAS_SNB | SINCE_HSW)
-#define SINCE_NHM   (HAS_NHM | SINCE_SNB)
-#define ARCH        (HAS_ARCH | HAS_CORE2 | SINCE_NHM)
-#define AMD         (HAS_K7 | HAS_15H | HAS_17H)
-#define NHM_TO_SKL  (SINCE_NHM & ~HAS_ICL)
+#define SINCE_ICL   (HAS_ICL | HAS_GLC)
+#define SINCE_SKL   (HAS_SKL | SINCE_ICL)
+#define SINCE_BDW   (HAS_BDW | SINCE_SKL)
+#define SINCE_HSW   (HAS_HSW | SINCE_BDW)
+#define SINCE_IVB   (HAS_IVB | SINCE_HSW)
+#define SINCE_SNB   (HAS_SNB | SINCE_IVB)
+#define SINCE_NHM   (NEHALEMS | SINCE_SNB)
+#define NEHALEMS    (HAS_NHM | HAS_WSM)
+#define BRIDGES     (HAS_SNB | HAS_IVB)
+#define NHM_TO_SKL  (SINCE_NHM & ~SINCE_ICL)
+#define SLM_GLM     (HAS_SLM | HAS_GLM)
+#define LLC_IS_L2   (HAS_CORE_DUO | HAS_CORE2 | HAS_BNL | SLM_GLM)
+#define ARCH        (HAS_ARCH | LLC_IS_L2 | HAS_TNT | SINCE_NHM)
+#define OLD_AMD     (HAS_K7 | HAS_15H)
+#define HAS_17H     (HAS_ZEN1 | HAS_ZEN2 | HAS_ZEN4)
+#define AMD         (OLD_AMD | HAS_17H)
 
 struct PmuFlavour {
     const char *name;
-    uint16_t has;           /* HAS_* */
+    uint32_t has;           /* HAS_* */
     uint8_t version;        /* the highest one; 0: not architectural */
     uint8_t counters;
     uint8_t width;          /* of a counter */
@@ -94,18 +115,30 @@ struct PmuFlavour {
 
 static const PmuFlavour
     p6 = { "P6", HAS_P6, 0, 2, 40, 0, 0 },
+    pentium_m = { "Pentium M", HAS_P6, 0, 2, 40, 0, 0 },
     generic = { "architectural", HAS_ARCH, 5, 4, 48, BOTH_CAPS, 0 },
-    core_duo = { "Core Duo", HAS_ARCH, 1, 2, 40, 0, 0 },
+    core_duo = { "Core Duo", HAS_CORE_DUO, 1, 2, 40, 0, 0 },
     core2 = { "Core 2", HAS_CORE2, 2, 2, 40, 0, 0 },
     nehalem = { "Nehalem", HAS_NHM, 3, 4, 48, SMM_CAP, 0 },
+    westmere = { "Westmere", HAS_WSM, 3, 4, 48, SMM_CAP, 0 },
     sandy_bridge = { "Sandy Bridge", HAS_SNB, 3, 4, 48, BOTH_CAPS, 0 },
+    ivy_bridge = { "Ivy Bridge", HAS_IVB, 3, 4, 48, BOTH_CAPS, 0 },
     haswell = { "Haswell", HAS_HSW, 3, 4, 48, BOTH_CAPS, 0 },
+    broadwell = { "Broadwell", HAS_BDW, 3, 4, 48, BOTH_CAPS, 0 },
     skylake = { "Skylake", HAS_SKL, 4, 4, 48, BOTH_CAPS, 0 },
     ice_lake = { "Ice Lake", HAS_ICL, 5, 8, 48, BOTH_CAPS, 0 },
+    golden_cove = { "Golden Cove", HAS_GLC, 5, 8, 48, BOTH_CAPS, 0 },
+    bonnell = { "Bonnell", HAS_BNL, 3, 2, 40, 0, 0 },
+    silvermont = { "Silvermont", HAS_SLM, 3, 2, 40, BOTH_CAPS, 0 },
+    goldmont = { "Goldmont", HAS_GLM, 4, 4, 48, BOTH_CAPS, 0 },
+    tremont = { "Tremont", HAS_TNT, 5, 4, 48, BOTH_CAPS, 0 },
+    crestmont = { "Crestmont", HAS_TNT, 5, 8, 48, BOTH_CAPS, 0 },
     k7 = { "K7", HAS_K7, 0, 4, 48, 0, 0 },
     fam15h = { "Family 15h", HAS_15H, 0, 6, 48, 0, CORE_EXT },
-    fam17h = { "Family 17h", HAS_17H, 0, 6, 48, 0, CORE_EXT },
-    perfmon_v2 = { "PerfMonV2", HAS_17H, 0, 6, 48, 0, CORE_EXT | V2 };
+    zen = { "Family 17h", HAS_ZEN1, 0, 6, 48, 0, CORE_EXT },
+    zen2 = { "Family 17h", HAS_ZEN2, 0, 6, 48, 0, CORE_EXT },
+    hygon = { "Family 18h", HAS_ZEN1 | HAS_HYGON, 0, 6, 48, 0, CORE_EXT },
+    zen4 = { "PerfMonV2", HAS_ZEN4, 0, 6, 48, 0, CORE_EXT | V2 };
 
 /* The first row that fits counts. */
 static const struct {
@@ -113,7 +146,9 @@ static const struct {
     uint8_t first_family, last_family, first_model, last_model;
     const PmuFlavour *flavour;
 } processors[] = {
-    { PMU_VENDOR_INTEL, 6, 6, 0x00, 0x0d, &p6 },
+    { PMU_VENDOR_INTEL, 6, 6, 0x09, 0x09, &pentium_m },
+    { PMU_VENDOR_INTEL, 6, 6, 0x0d, 0x0d, &pentium_m },
+    { PMU_VENDOR_INTEL, 6, 6, 0x00, 0x0c, &p6 },
     { PMU_VENDOR_INTEL, 6, 6, 0x0e, 0x0e, &core_duo },
     { PMU_VENDOR_INTEL, 6, 6, 0x0f, 0x0f, &core2 },
     { PMU_VENDOR_INTEL, 6, 6, 0x16, 0x17, &core2 },
@@ -121,20 +156,20 @@ static const struct {
     { PMU_VENDOR_INTEL, 6, 6, 0x1a, 0x1a, &nehalem },
     { PMU_VENDOR_INTEL, 6, 6, 0x1e, 0x1f, &nehalem },
     { PMU_VENDOR_INTEL, 6, 6, 0x2e, 0x2e, &nehalem },
-    { PMU_VENDOR_INTEL, 6, 6, 0x25, 0x25, &nehalem },       /* Westmere */
-    { PMU_VENDOR_INTEL, 6, 6, 0x2c, 0x2c, &nehalem },
-    { PMU_VENDOR_INTEL, 6, 6, 0x2f, 0x2f, &nehalem },
+    { PMU_VENDOR_INTEL, 6, 6, 0x25, 0x25, &westmere },
+    { PMU_VENDOR_INTEL, 6, 6, 0x2c, 0x2c, &westmere },
+    { PMU_VENDOR_INTEL, 6, 6, 0x2f, 0x2f, &westmere },
     { PMU_VENDOR_INTEL, 6, 6, 0x2a, 0x2a, &sandy_bridge },
     { PMU_VENDOR_INTEL, 6, 6, 0x2d, 0x2d, &sandy_bridge },
-    { PMU_VENDOR_INTEL, 6, 6, 0x3a, 0x3a, &sandy_bridge },  /* Ivy Bridge */
-    { PMU_VENDOR_INTEL, 6, 6, 0x3e, 0x3e, &sandy_bridge },
+    { PMU_VENDOR_INTEL, 6, 6, 0x3a, 0x3a, &ivy_bridge },
+    { PMU_VENDOR_INTEL, 6, 6, 0x3e, 0x3e, &ivy_bridge },
     { PMU_VENDOR_INTEL, 6, 6, 0x3c, 0x3c, &haswell },
     { PMU_VENDOR_INTEL, 6, 6, 0x3f, 0x3f, &haswell },
     { PMU_VENDOR_INTEL, 6, 6, 0x45, 0x46, &haswell },
-    { PMU_VENDOR_INTEL, 6, 6, 0x3d, 0x3d, &haswell },       /* Broadwell */
-    { PMU_VENDOR_INTEL, 6, 6, 0x47, 0x47, &haswell },
-    { PMU_VENDOR_INTEL, 6, 6, 0x4f, 0x4f, &haswell },
-    { PMU_VENDOR_INTEL, 6, 6, 0x56, 0x56, &haswell },
+    { PMU_VENDOR_INTEL, 6, 6, 0x3d, 0x3d, &broadwell },
+    { PMU_VENDOR_INTEL, 6, 6, 0x47, 0x47, &broadwell },
+    { PMU_VENDOR_INTEL, 6, 6, 0x4f, 0x4f, &broadwell },
+    { PMU_VENDOR_INTEL, 6, 6, 0x56, 0x56, &broadwell },
     { PMU_VENDOR_INTEL, 6, 6, 0x4e, 0x4e, &skylake },
     { PMU_VENDOR_INTEL, 6, 6, 0x5e, 0x5e, &skylake },
     { PMU_VENDOR_INTEL, 6, 6, 0x55, 0x55, &skylake },
@@ -146,16 +181,41 @@ static const struct {
     { PMU_VENDOR_INTEL, 6, 6, 0x7d, 0x7e, &ice_lake },
     { PMU_VENDOR_INTEL, 6, 6, 0x8c, 0x8d, &ice_lake },      /* Tiger Lake */
     { PMU_VENDOR_INTEL, 6, 6, 0xa7, 0xa7, &ice_lake },      /* Rocket Lake */
-    { PMU_VENDOR_INTEL, 6, 6, 0x8f, 0x8f, &ice_lake },  /* Sapphire Rapids */
-    { PMU_VENDOR_INTEL, 6, 6, 0xcf, 0xcf, &ice_lake },
-    { PMU_VENDOR_INTEL, 6, 0xff, 0x00, 0xff, &generic },
+    { PMU_VENDOR_INTEL, 6, 6, 0x8f, 0x8f, &golden_cove },
+    { PMU_VENDOR_INTEL, 6, 6, 0xcf, 0xcf, &golden_cove },
+    { PMU_VENDOR_INTEL, 6, 6, 0xad, 0xae, &golden_cove },   /* Redwood Cove */
+    { PMU_VENDOR_INTEL, 6, 6, 0x1c, 0x1c, &bonnell },
+    { PMU_VENDOR_INTEL, 6, 6, 0x26, 0x27, &bonnell },
+    { PMU_VENDOR_INTEL, 6, 6, 0x35, 0x36, &bonnell },
+    { PMU_VENDOR_INTEL, 6, 6, 0x37, 0x37, &silvermont },
+    { PMU_VENDOR_INTEL, 6, 6, 0x4a, 0x4a, &silvermont },
+    { PMU_VENDOR_INTEL, 6, 6, 0x4c, 0x4d, &silvermont },
+    { PMU_VENDOR_INTEL, 6, 6, 0x5a, 0x5a, &silvermont },
+    { PMU_VENDOR_INTEL, 6, 6, 0x57, 0x57, &silvermont },    /* Xeon Phi */
+    { PMU_VENDOR_INTEL, 6, 6, 0x85, 0x85, &silvermont },
+    { PMU_VENDOR_INTEL, 6, 6, 0x5c, 0x5c, &goldmont },
+    { PMU_VENDOR_INTEL, 6, 6, 0x5f, 0x5f, &goldmont },
+    { PMU_VENDOR_INTEL, 6, 6, 0x7a, 0x7a, &goldmont },
+    { PMU_VENDOR_INTEL, 6, 6, 0x86, 0x86, &tremont },
+    { PMU_VENDOR_INTEL, 6, 6, 0x96, 0x96, &tremont },
+    { PMU_VENDOR_INTEL, 6, 6, 0x9c, 0x9c, &tremont },
+    { PMU_VENDOR_INTEL, 6, 6, 0xaf, 0xaf, &crestmont },
+    /* What came later is architectural. */
+    { PMU_VENDOR_INTEL, 6, 6, 0x10, 0xff, &generic },
+    { PMU_VENDOR_INTEL, 0x12, 0x13, 0x00, 0xff, &generic },
+    { PMU_VENDOR_AMD, 0x06, 0x06, 0x00, 0xff, &k7 },
+    { PMU_VENDOR_AMD, 0x0f, 0x12, 0x00, 0xff, &k7 },
+    { PMU_VENDOR_AMD, 0x14, 0x14, 0x00, 0xff, &k7 },
+    { PMU_VENDOR_AMD, 0x16, 0x16, 0x00, 0xff, &k7 },
     { PMU_VENDOR_AMD, 0x15, 0x15, 0x00, 0xff, &fam15h },
-    { PMU_VENDOR_AMD, 0x06, 0x16, 0x00, 0xff, &k7 },
-    { PMU_VENDOR_AMD, 0x19, 0x19, 0x10, 0x1f, &perfmon_v2 },    /* Zen 4 */
-    { PMU_VENDOR_AMD, 0x19, 0x19, 0x60, 0x7f, &perfmon_v2 },
-    { PMU_VENDOR_AMD, 0x19, 0x19, 0xa0, 0xaf, &perfmon_v2 },
-    { PMU_VENDOR_AMD, 0x17, 0x19, 0x00, 0xff, &fam17h },
-    { PMU_VENDOR_AMD, 0x1a, 0xff, 0x00, 0xff, &perfmon_v2 },
+    { PMU_VENDOR_AMD, 0x17, 0x17, 0x30, 0x4f, &zen2 },
+    { PMU_VENDOR_AMD, 0x17, 0x17, 0x60, 0xff, &zen2 },
+    { PMU_VENDOR_AMD, 0x17, 0x17, 0x00, 0xff, &zen },
+    { PMU_VENDOR_AMD, 0x18, 0x18, 0x00, 0xff, &hygon },
+    { PMU_VENDOR_AMD, 0x19, 0x19, 0x10, 0x1f, &zen4 },
+    { PMU_VENDOR_AMD, 0x19, 0x19, 0x60, 0xaf, &zen4 },
+    { PMU_VENDOR_AMD, 0x19, 0x19, 0x00, 0xff, &zen2 },      /* Zen 3 */
+    { PMU_VENDOR_AMD, 0x1a, 0x1a, 0x00, 0xff, &zen4 },      /* Zen 5 */
 };
 
 #define B(quantity) PMU_BIT(PMU_ ## quantity)
@@ -176,6 +236,10 @@ static const struct {
 
 #define NO_UMASK    0x100   /* the event has none, and ignores it */
 
+/* For the tables only */
+#define STALLED     (1u << 31)      /* clocks in which no instruction ends */
+#define NEVER       (1u << 30)      /* what is known not to happen here */
+
 /*
  * The events that are counted: the architectural ones (SDM 18.2.1.2), and those
  * of each processor (SDM chapter 19; AMD's BIOS and Kernel Developer's Guides
@@ -183,79 +247,120 @@ static const struct {
  */
 static const struct {
     uint16_t event, umask;
-    uint16_t has;
+    uint32_t has;
     uint32_t quantities;
 } events[] = {
     { 0x79, 0x00, HAS_P6, B(CYCLES) },
     { 0x3c, 0x00, ARCH, B(CYCLES) },
     { 0x3c, 0x01, ARCH, B(REF_CYCLES) },
+    { 0x62, 0x00, HAS_P6, B(REF_CYCLES) },
     { 0xc0, 0x00, HAS_P6 | ARCH, B(INSNS) },
     { 0xc0, 0x01, SINCE_NHM, B(INSNS) },
+    /* Micro-operations issued, executed, retired; and the clocks without */
+    { 0x0e, 0x01, SINCE_NHM & ~HAS_GLC, B(INSNS) },
+    { 0xae, 0x01, HAS_GLC, B(INSNS) },
+    { 0xb1, 0x3f, NEHALEMS, B(INSNS) },
+    { 0xb1, 0x01, SINCE_SNB, B(INSNS) },
+    { 0xb1, 0x02, SINCE_SNB, B(INSNS) },
+    { 0xc2, 0x00, HAS_P6, B(INSNS) },
+    { 0xc2, 0x01, NHM_TO_SKL, B(INSNS) },
+    { 0xc2, 0x02, SINCE_NHM, B(INSNS) },
+    { 0xa2, 0x00, HAS_P6, STALLED },
     { 0xc4, 0x00, HAS_P6 | ARCH, BRANCHES },
     { 0xc4, 0x03, HAS_CORE2, B(COND_NOT_TAKEN) },
     { 0xc4, 0x0c, HAS_CORE2, BRANCHES & ~B(COND_NOT_TAKEN) },
     { 0xc4, 0x01, NHM_TO_SKL, COND },
-    { 0xc4, 0x01, HAS_ICL, B(COND_TAKEN) },
+    { 0xc4, 0x01, SINCE_ICL, B(COND_TAKEN) },
     { 0xc4, 0x02, SINCE_NHM, CALLS },
-    { 0xc4, 0x04, NHM_TO_SKL, BRANCHES },
+    { 0xc4, 0x04, NHM_TO_SKL | HAS_GLC, BRANCHES },
     { 0xc4, 0x08, SINCE_SNB, B(RET) },
     { 0xc4, 0x10, SINCE_SNB, B(COND_NOT_TAKEN) },
-    { 0xc4, 0x11, HAS_ICL, COND },
+    { 0xc4, 0x11, SINCE_ICL, COND },
     { 0xc4, 0x20, SINCE_SNB, NEAR_TAKEN },
     { 0xc4, 0x40, SINCE_SNB, B(FAR) },
-    { 0xc4, 0x80, HAS_ICL, INDIRECT },
+    { 0xc4, 0x80, SINCE_ICL, INDIRECT },
     { 0xc5, 0x00, HAS_P6 | ARCH, PMU_MISPREDICTED },
     { 0xc5, 0x01, NHM_TO_SKL, M_COND },
-    { 0xc5, 0x01, HAS_ICL, B(MISP_COND_TAKEN) },
+    { 0xc5, 0x01, SINCE_ICL, B(MISP_COND_TAKEN) },
     { 0xc5, 0x02, SINCE_NHM, B(MISP_CALL_IND) },
-    { 0xc5, 0x04, NHM_TO_SKL, PMU_MISPREDICTED },
+    { 0xc5, 0x04, NHM_TO_SKL | HAS_GLC, PMU_MISPREDICTED },
     { 0xc5, 0x08, SINCE_HSW, B(MISP_RET) },
-    { 0xc5, 0x10, HAS_SNB | HAS_ICL, B(MISP_COND_NOT_TAKEN) },
-    { 0xc5, 0x11, HAS_ICL, M_COND },
+    { 0xc5, 0x10, BRIDGES | SINCE_ICL, B(MISP_COND_NOT_TAKEN) },
+    { 0xc5, 0x11, SINCE_ICL, M_COND },
     { 0xc5, 0x20, SINCE_SNB, M_TAKEN },
-    { 0xc5, 0x80, HAS_ICL, M_INDIRECT },
+    { 0xc5, 0x80, SINCE_ICL, M_INDIRECT },
+    { 0xe8, 0x03, NEHALEMS, PMU_MISPREDICTED },
     { 0xc8, 0x00, HAS_P6 | HAS_CORE2, B(INTERRUPTS) },
     { 0xc9, 0x00, HAS_P6, BRANCHES & ~B(COND_NOT_TAKEN) },
     { 0xca, 0x00, HAS_P6, M_TAKEN },
     { 0xcb, 0x01, SINCE_SKL, B(INTERRUPTS) },
 
-    { 0x2e, 0x4f, ARCH, NOT_L2 },
-    { 0x2e, 0x41, ARCH, B(LOAD_DRAM) },
-    { 0x29, 0x4f, HAS_CORE2, NOT_L1 },
-    { 0x29, 0x41, HAS_CORE2, NOT_L2 },
-    { 0x40, 0x0f, HAS_CORE2, PMU_LOADS },
+    /* Of L2's requests, those of L1D */
+    { 0x43, 0x00, HAS_P6, PMU_LOADS | B(STORES) },
+    { 0x45, 0x00, HAS_P6, FILLS },
+    { 0x24, 0x00, HAS_P6, B(FILL_FAR) },
+    { 0x29, 0x0f, HAS_P6, NOT_L1 },
+    { 0x29, 0x01, HAS_P6, NOT_L2 },
+    { 0x2e, 0x0f, HAS_P6, FILLS },
+    { 0x2e, 0x01, HAS_P6, B(FILL_FAR) },
+    { 0x2e, 0x00, HAS_P6, NEVER },      /* of lines in no state */
+    { 0x2e, 0x4f, LLC_IS_L2, FILLS },
+    { 0x2e, 0x41, LLC_IS_L2, B(FILL_FAR) },
+    { 0x2e, 0x4f, ARCH & ~LLC_IS_L2, NOT_L2 },
+    { 0x2e, 0x41, ARCH & ~LLC_IS_L2, B(LOAD_DRAM) },
+    { 0x29, 0x4f, HAS_CORE2 | HAS_BNL, NOT_L1 },
+    { 0x29, 0x41, HAS_CORE2 | HAS_BNL, NOT_L2 },
+    { 0x40, 0x0f, HAS_CORE2 | HAS_NHM, PMU_LOADS },
     { 0x40, 0x01, HAS_CORE2, NOT_L1 },
-    { 0x41, 0x0f, HAS_CORE2, B(STORES) },
+    { 0x41, 0x0f, HAS_CORE2 | HAS_NHM, B(STORES) },
+    { 0x40, 0x21, HAS_BNL, PMU_LOADS },
+    { 0x40, 0x22, HAS_BNL, B(STORES) },
+    { 0x04, 0x01, HAS_SLM, NOT_L1 },
+    { 0x04, 0x02, HAS_SLM, B(LOAD_L2) },
+    { 0x04, 0x04, HAS_SLM, NOT_L2 },
+    { 0x04, 0x40, HAS_SLM, PMU_LOADS },
+    { 0x04, 0x80, HAS_SLM, B(STORES) },
     { 0x45, 0x0f, HAS_CORE2, FILLS },
     { 0xcb, 0x01, HAS_CORE2, NOT_L1 },
     { 0xcb, 0x04, HAS_CORE2, NOT_L2 },
-    { 0x0b, 0x01, HAS_NHM, PMU_LOADS },
-    { 0x0b, 0x02, HAS_NHM, B(STORES) },
-    { 0xcb, 0x01, HAS_NHM, B(LOAD_L1) },
-    { 0xcb, 0x02, HAS_NHM, B(LOAD_L2) },
-    { 0xcb, 0x04, HAS_NHM, B(LOAD_L3) },
-    { 0xcb, 0x08, HAS_NHM, B(LOAD_REMOTE) },
-    { 0xcb, 0x10, HAS_NHM, B(LOAD_DRAM) },
+    { 0x0b, 0x01, NEHALEMS, PMU_LOADS },
+    { 0x0b, 0x02, NEHALEMS, B(STORES) },
+    { 0xcb, 0x01, NEHALEMS, B(LOAD_L1) },
+    { 0xcb, 0x02, NEHALEMS, B(LOAD_L2) },
+    { 0xcb, 0x04, NEHALEMS, B(LOAD_L3) },
+    { 0xcb, 0x08, NEHALEMS, B(LOAD_REMOTE) },
+    { 0xcb, 0x10, NEHALEMS, B(LOAD_DRAM) },
     { 0x51, 0x01, SINCE_NHM, FILLS },
+    { 0x24, 0xe1, HAS_GLC, NOT_L1 },
+    { 0x24, 0x21, HAS_GLC, NOT_L2 },
     { 0xd0, 0x21, SINCE_SNB, B(LOCKED) },
     { 0xd0, 0x41, SINCE_SNB, B(SPLIT_LOADS) },
     { 0xd0, 0x42, SINCE_SNB, B(SPLIT_STORES) },
-    { 0xd0, 0x81, SINCE_SNB, PMU_LOADS },
-    { 0xd0, 0x82, SINCE_SNB, B(STORES) },
+    { 0xd0, 0x81, SINCE_SNB | HAS_GLM | HAS_TNT, PMU_LOADS },
+    { 0xd0, 0x82, SINCE_SNB | HAS_GLM | HAS_TNT, B(STORES) },
     { 0xd0, 0x83, SINCE_SKL, PMU_LOADS | B(STORES) },
-    { 0xd0, 0xf1, HAS_SNB, PMU_LOADS },
-    { 0xd0, 0xf2, HAS_SNB, B(STORES) },
+    { 0xd0, 0xf1, BRIDGES, PMU_LOADS },
+    { 0xd0, 0xf2, BRIDGES, B(STORES) },
     { 0xd1, 0x01, SINCE_SNB, B(LOAD_L1) },
     { 0xd1, 0x02, SINCE_SNB, B(LOAD_L2) },
     { 0xd1, 0x04, SINCE_SNB, FROM_L3 },
     { 0xd1, 0x08, SINCE_SNB, NOT_L1 },
     { 0xd1, 0x10, SINCE_SNB, NOT_L2 },
     { 0xd1, 0x20, SINCE_SNB, B(LOAD_DRAM) },
-    { 0xd2, 0x04, SINCE_SNB, B(LOAD_REMOTE) },
+    { 0xd2, 0x02, SINCE_SNB, B(LOAD_REMOTE) },
+    { 0xd2, 0x04, SINCE_SNB, NEVER },   /* modified lines */
+    { 0xd2, 0x08, SINCE_SNB, B(LOAD_L3) },
     { 0xd3, 0x01, SINCE_HSW, B(LOAD_DRAM) },
 
     { 0x76, NO_UMASK, AMD, B(CYCLES) },
+    { 0x120, 0x01, HAS_ZEN4, B(REF_CYCLES) },
     { 0xc0, NO_UMASK, AMD, B(INSNS) },
+    { 0xc1, NO_UMASK, AMD, B(INSNS) },  /* micro-operations */
+    { 0xd0, NO_UMASK, OLD_AMD | HAS_HYGON, STALLED },
+    { 0xd1, NO_UMASK, OLD_AMD, STALLED },
+    { 0x87, 0x01, HAS_17H, STALLED },
+    { 0x87, 0x02, HAS_17H, STALLED },
+    { 0xa9, NO_UMASK, HAS_ZEN2 | HAS_ZEN4, STALLED },
     { 0xc2, NO_UMASK, AMD, BRANCHES },
     { 0xc3, NO_UMASK, AMD, PMU_MISPREDICTED },
     { 0xc4, NO_UMASK, AMD, BRANCHES & ~B(COND_NOT_TAKEN) },
@@ -264,23 +369,27 @@ static const struct {
     { 0xc8, NO_UMASK, AMD, B(RET) },
     { 0xc9, NO_UMASK, AMD, B(MISP_RET) },
     { 0xca, NO_UMASK, AMD, M_INDIRECT },
-    { 0xcf, NO_UMASK, HAS_K7 | HAS_15H, B(INTERRUPTS) },
+    { 0xcf, NO_UMASK, OLD_AMD, B(INTERRUPTS) },
     { 0x2c, NO_UMASK, HAS_17H, B(INTERRUPTS) },
     { 0xd1, NO_UMASK, HAS_17H, COND },
     { 0xd2, NO_UMASK, HAS_17H, M_COND },
 
     { 0x40, NO_UMASK, AMD, PMU_LOADS | B(STORES) },
-    { 0x41, NO_UMASK, HAS_K7 | HAS_15H, FILLS },
-    { 0x42, NO_UMASK, HAS_K7 | HAS_15H, B(FILL_L2) },
-    { 0x43, NO_UMASK, HAS_K7 | HAS_15H, B(FILL_FAR) },
+    { 0x41, NO_UMASK, OLD_AMD, FILLS },
+    { 0x42, NO_UMASK, OLD_AMD, B(FILL_L2) },
+    { 0x43, NO_UMASK, OLD_AMD, B(FILL_FAR) },
     /* Of L2's requests and misses, those of L1D */
-    { 0x7d, 0x02, HAS_K7 | HAS_15H, FILLS },
-    { 0x7d, 0x03, HAS_K7 | HAS_15H, FILLS },
-    { 0x7d, 0x07, HAS_K7 | HAS_15H, FILLS },
-    { 0x7e, 0x02, HAS_K7 | HAS_15H, B(FILL_FAR) },
-    { 0x7e, 0x03, HAS_K7 | HAS_15H, B(FILL_FAR) },
-    { 0x7e, 0x07, HAS_K7 | HAS_15H, B(FILL_FAR) },
-    { 0x24, 0x01, HAS_K7 | HAS_15H, B(LOCKED) },
+    { 0x7d, 0x02, OLD_AMD, FILLS },
+    { 0x7d, 0x03, OLD_AMD, FILLS },
+    { 0x7d, 0x07, OLD_AMD | HAS_HYGON, FILLS },
+    { 0x7e, 0x02, OLD_AMD, B(FILL_FAR) },
+    { 0x7e, 0x03, OLD_AMD, B(FILL_FAR) },
+    { 0x7e, 0x07, OLD_AMD | HAS_HYGON, B(FILL_FAR) },
+    { 0x24, 0x01, OLD_AMD, B(LOCKED) },
+    /* Requests to memory: both, the local node's, others' */
+    { 0xe9, 0xb8, OLD_AMD, B(LOAD_DRAM) },
+    { 0xe9, 0xa8, OLD_AMD, B(LOAD_DRAM) },
+    { 0xe9, 0x98, OLD_AMD, NEVER },
     { 0x29, 0x01, HAS_15H | HAS_17H, PMU_LOADS },
     { 0x29, 0x02, HAS_15H | HAS_17H, B(STORES) },
     { 0x41, 0x01, HAS_17H, NOT_L1 },
@@ -291,22 +400,34 @@ static const struct {
 };
 
 /*
- * Offcore responses, of which MSR_OFFCORE_RSP_n selects the request and who
- * supplied the data: reads of data that a program asks for, which loads are.
+ * Offcore responses, of which MSR_OFFCORE_RSP_n selects the request, who
+ * supplied the data, and what other processors said when they were asked for
+ * them; 0 stands for any answer.  The only request is a read of data that a
+ * program asks for, which loads are.  All DRAM is local, no line is modified.
  */
-#define OFFCORE_DATA_RD     1u
+#define OFFCORE_DATA_RD     (1ull << 0)
+#define OFFCORE_ANY         (1ull << 16)
+#define OFFCORE_L3          (7ull << 19)    /* E, S, F */
+#define SNOOP_MISS          (7ull << 31)    /* or none, or none needed */
+#define SNOOP_HIT           (3ull << 34)    /* with and without forwarding */
 
 static const struct {
-    uint16_t has;
-    uint64_t suppliers;
+    uint32_t has;
+    uint64_t supplier, snoop;
     uint32_t quantities;
 } offcore_responses[] = {
-    { HAS_NHM, 0x0100, B(LOAD_L3) },
-    { HAS_NHM, 0x0600, B(LOAD_REMOTE) },
-    { HAS_NHM, 0x6000, B(LOAD_DRAM) },
-    { SINCE_SNB, 0x00010000, NOT_L2 },          /* any */
-    { SINCE_SNB, 0x003c0000, FROM_L3 },
-    { SINCE_SNB, 0x7fc00000, B(LOAD_DRAM) },
+    { NEHALEMS, 1 << 8, 0, B(LOAD_L3) },
+    { NEHALEMS, 1 << 9, 0, B(LOAD_REMOTE) },
+    { NEHALEMS, 1 << 14, 0, B(LOAD_DRAM) },
+    { SINCE_SNB | HAS_TNT, OFFCORE_ANY, 0, NOT_L2 },
+    { SINCE_SNB | HAS_TNT, OFFCORE_L3, SNOOP_MISS, B(LOAD_L3) },
+    { SINCE_SNB | HAS_TNT, OFFCORE_L3, SNOOP_HIT, B(LOAD_REMOTE) },
+    { BRIDGES | HAS_HSW, 1 << 22, SNOOP_MISS, B(LOAD_DRAM) },
+    { SINCE_BDW | HAS_TNT, 1 << 26, SNOOP_MISS, B(LOAD_DRAM) },
+    { SLM_GLM, OFFCORE_ANY, 0, NOT_L1 },
+    { SLM_GLM, 1 << 18, 0, B(LOAD_L2) },
+    { SLM_GLM, SNOOP_MISS, 0, B(LOAD_L3) | B(LOAD_DRAM) },
+    { SLM_GLM, SNOOP_HIT, 0, B(LOAD_REMOTE) },
 };
 
 static const uint32_t fixed_event[PMU_MAX_FIXED] = {
@@ -356,6 +477,8 @@ static const struct {
     { FILLS, "lines into L1D" },
     { B(FILL_L2), "lines into L1D from L2" },
     { B(FILL_FAR), "lines into L1D from behind L2" },
+    { STALLED, "stalled cycles" },
+    { NEVER, "what never happens here" },
 };
 
 typedef enum PmuReg {
@@ -537,14 +660,20 @@ void pmu_cpuid_80000022(const PmuConfig *config, uint32_t regs[4])
     }
 }
 
+/* From Pentium M on, Intel's have what Pentium 4 brought. */
+static bool since_pentium_m(const PmuConfig *config)
+{
+    return !is_amd(config) && config->flavour != &p6;
+}
+
 uint64_t pmu_misc_enable(const PmuConfig *config)
 {
-    return config->version ? PMU_MISC_ENABLE : 0;
+    return since_pentium_m(config) ? PMU_MISC_ENABLE : 0;
 }
 
 bool pmu_masks_lvtpc(const PmuConfig *config)
 {
-    return !is_amd(config);
+    return since_pentium_m(config);
 }
 
 /*
@@ -586,24 +715,19 @@ static uint64_t global_mask(const PmuConfig *config)
     return ones(config->counters) | ones(config->fixed) << STATUS_FIXED_SHIFT;
 }
 
+/* What STATUS_SET can set: also what other processors of version 4 have. */
 static uint64_t status_mask(const PmuConfig *config)
 {
     return global_mask(config) |
-           (config->version >= 4 ? STATUS_LBR_FRZ | STATUS_CTR_FRZ : 0);
+           (config->version >= 4 ? STATUS_TOPA_PMI | STATUS_LBR_FRZ |
+                                   STATUS_CTR_FRZ | STATUS_ASCI |
+                                   STATUS_UNCORE | STATUS_OVF_BUF : 0);
 }
 
-/* What may be reset: also what other processors of the version have. */
 static uint64_t status_reset_mask(const PmuConfig *config)
 {
-    uint64_t mask = status_mask(config) | STATUS_OVF_BUF | STATUS_COND_CHGD;
-
-    if (config->version >= 3) {
-        mask |= STATUS_UNCORE;
-    }
-    if (config->version >= 4) {
-        mask |= STATUS_TOPA_PMI | STATUS_ASCI;
-    }
-    return mask;
+    return status_mask(config) | STATUS_OVF_BUF | STATUS_COND_CHGD |
+           (config->version >= 3 ? STATUS_UNCORE : 0);
 }
 
 static uint64_t debugctl_mask(const PmuConfig *config)
@@ -620,33 +744,44 @@ static uint64_t debugctl_mask(const PmuConfig *config)
  * Events
  */
 
-static bool has_offcore(const PmuConfig *config)
+/* How many masks of offcore responses there are */
+static unsigned offcore_masks(const PmuConfig *config)
 {
-    return config->flavour->has & SINCE_NHM;
+    uint32_t has = config->flavour->has;
+
+    return has & HAS_NHM ? 1 :
+           has & (SINCE_NHM | SLM_GLM | HAS_TNT) ? PMU_NR_OFFCORE : 0;
 }
 
 /* The number of the mask that @sel's event goes by, or PMU_NR_OFFCORE. */
 static unsigned offcore_of(const PmuConfig *config, uint64_t sel)
 {
-    if (has_offcore(config) && SEL_UMASK(sel) == 1) {
-        return SEL_EVENT(sel) == 0xb7 ? 0 : SEL_EVENT(sel) == 0xbb ? 1 :
-               PMU_NR_OFFCORE;
+    bool glc = config->flavour->has & HAS_GLC;
+    unsigned n = PMU_NR_OFFCORE;
+
+    if (SEL_UMASK(sel) == 1) {
+        n = SEL_EVENT(sel) == 0xb7 || (glc && SEL_EVENT(sel) == 0x2a) ? 0 :
+            SEL_EVENT(sel) == 0xbb || (glc && SEL_EVENT(sel) == 0x2b) ? 1 : n;
     }
-    return PMU_NR_OFFCORE;
+    return n < offcore_masks(config) ? n : PMU_NR_OFFCORE;
 }
 
 static uint32_t find_offcore(const PmuConfig *config, uint64_t mask)
 {
     uint32_t quantities = 0;
 
+    if (!(mask & OFFCORE_DATA_RD)) {
+        return 0;
+    }
     for (unsigned i = 0; i < ARRAY_SIZE(offcore_responses); i++) {
-        if ((mask & OFFCORE_DATA_RD) &&
-            (mask & offcore_responses[i].suppliers) &&
-            (offcore_responses[i].has & config->flavour->has)) {
+        if ((offcore_responses[i].has & config->flavour->has) &&
+            (mask & offcore_responses[i].supplier) &&
+            (!offcore_responses[i].snoop ||
+             (mask & offcore_responses[i].snoop))) {
             quantities |= offcore_responses[i].quantities;
         }
     }
-    return quantities;
+    return quantities ? quantities : NEVER;
 }
 
 /*
@@ -677,6 +812,20 @@ static uint32_t find_event(const PmuState *s, const PmuConfig *config,
     return 0;
 }
 
+/* Tell of an event that is not counted, but of each code once only. */
+static void report_unknown(PmuState *s, const PmuConfig *config, uint64_t sel)
+{
+    uint64_t bit = 1ull << SEL_EVENT(sel) % 64;
+    uint64_t *reported = &s->reported[SEL_EVENT(sel) / 64];
+
+    if ((sel & SEL_EN) && !(*reported & bit)) {
+        *reported |= bit;
+        s->has_unknown = true;
+        s->unknown = SEL_EVENT(sel) | (uint32_t)SEL_UMASK(sel) << 16 |
+                     (is_amd(config) ? SEL_EVENT_HIGH(sel) << 8 : 0);
+    }
+}
+
 /*
  * An event occurs at most once in a clock, in the last one of an instruction.
  * So CMASK 1 changes nothing, more than that never happens, and INV counts the
@@ -688,46 +837,42 @@ static void select_event(PmuState *s, const PmuConfig *config, unsigned n)
     PmuCounter *counter = &s->counter[n];
     uint64_t sel = s->evtsel[n];
     uint32_t cmask = SEL_CMASK(sel);
-    bool inv = cmask && (sel & SEL_INV);
-    uint32_t found = find_event(s, config, n), add, sub = 0;
+    bool inv = cmask && (sel & SEL_INV), edge = sel & SEL_EDGE;
+    uint32_t found = find_event(s, config, n);
     uint32_t always = B(CYCLES) | (config->insn_clocks == 1 ? B(INSNS) : 0);
-    bool unsaid = false;
 
-    if ((found & PMU_MEMORY) && (cmask || (sel & SEL_EDGE)) &&
-        !(inv && cmask > 1)) {
+    counter->add = counter->sub = 0;
+    if ((found & PMU_MEMORY) && (cmask || edge) && !(inv && cmask > 1)) {
         found = 0;              /* nobody tells how many are in a clock */
-        unsaid = true;
     }
-    add = found;
-    if (!found && (sel & SEL_EN) && !(inv && cmask > 1)) {
-        uint64_t bit = 1ull << SEL_EVENT(sel) % 64;
-        uint64_t *reported = &s->reported[SEL_EVENT(sel) / 64];
-
-        if (!(*reported & bit)) {
-            *reported |= bit;
-            s->has_unknown = true;
-            s->unknown = SEL_EVENT(sel) | (uint32_t)SEL_UMASK(sel) << 16 |
-                         (is_amd(config) ? SEL_EVENT_HIGH(sel) << 8 : 0);
-        }
+    if (!found) {
+        report_unknown(s, config, sel);
+        return;
     }
-    if ((cmask || (sel & SEL_EDGE)) && (found & B(REF_CYCLES)) &&
-        config->refclk_ratio >= PMU_REFCLK_UNIT) {
-        found = add = B(CYCLES);        /* one, at least, in each clock */
+    if (found == NEVER) {
+        return;
     }
     if (cmask > 1) {
-        add = inv ? B(CYCLES) : 0;
-        found = 0;
-    } else if (inv && !unsaid) {
-        add = found & always ? 0 : B(CYCLES);
+        counter->add = inv && !edge ? B(CYCLES) : 0;
+        return;
+    }
+    if (found == STALLED) {
+        found = B(INSNS);
+        inv = !inv;
+    }
+    if ((cmask || edge) && (found & B(REF_CYCLES)) &&
+        config->refclk_ratio >= PMU_REFCLK_UNIT) {
+        found = B(CYCLES);      /* one, at least, in each clock */
+    }
+    if (edge) {
+        counter->add = found & always ? 0 : found;
+    } else if (inv) {
+        counter->add = found & always ? 0 : B(CYCLES);
         /* Interrupts come between two clocks. */
-        sub = found & ~B(INTERRUPTS);
+        counter->sub = found & ~B(INTERRUPTS);
+    } else {
+        counter->add = found;
     }
-    if (sel & SEL_EDGE) {
-        add = found & always ? 0 : found;
-        sub = 0;
-    }
-    counter->add = add;
-    counter->sub = sub;
 }
 
 /*
@@ -739,8 +884,9 @@ static bool gp_runs(const PmuState *s, const PmuConfig *config, unsigned n)
     uint64_t sel = s->evtsel[n];
     uint32_t guest_host = SEL_GUEST_HOST(sel);
 
-    if (config->flavour == &p6) {
-        return s->evtsel[0] & SEL_EN;   /* PERFEVTSEL1 has none */
+    /* PERFEVTSEL1 has none; Core Duo's has no effect (erratum AE49). */
+    if (config->flavour->has & (HAS_P6 | HAS_CORE_DUO)) {
+        return s->evtsel[0] & SEL_EN;
     }
     if (guest_host) {
         /* Without SVME, a counter with one of these does not count. */
@@ -1068,7 +1214,7 @@ static PmuAccess find_msr(const PmuConfig *config, uint32_t msr, PmuReg *reg,
         *reg = msrs[i].reg;
         *index = msr - msrs[i].first;
         if ((*reg == REG_DEBUGCTL && config->version < 2) ||
-            (*reg == REG_OFFCORE && !has_offcore(config))) {
+            (*reg == REG_OFFCORE && !offcore_masks(config))) {
             return PMU_MSR_OTHER;
         }
         if ((msrs[i].vendor == PMU_VENDOR_AMD) != is_amd(config) ||
@@ -1095,8 +1241,9 @@ static PmuAccess find_msr(const PmuConfig *config, uint32_t msr, PmuReg *reg,
         case REG_EVTSEL:
         case REG_PMC:
             break;
-        case REG_FIXED:
         case REG_OFFCORE:
+            return *index < offcore_masks(config) ? PMU_MSR_OK : PMU_MSR_GP;
+        case REG_FIXED:
             return PMU_MSR_OK;
         default:
             return global_mask(config) ? PMU_MSR_OK : PMU_MSR_GP;
@@ -1354,8 +1501,8 @@ bool pmu_load_state(PmuState *s, const PmuConfig *config)
     } else {
         bad |= s->smm_global_ctrl | s->smm_debugctl;
     }
-    for (int i = 0; i < PMU_NR_OFFCORE; i++) {
-        bad |= has_offcore(config) ? 0 : s->offcore[i];
+    for (unsigned i = offcore_masks(config); i < PMU_NR_OFFCORE; i++) {
+        bad |= s->offcore[i];
     }
     for (int r = 0; r < PMU_NR_ROWS; r++) {
         bad |= s->ref_fraction[r] >= PMU_REFCLK_UNIT;

@@ -233,13 +233,17 @@ void pmu_cpuid_80000022(const PmuConfig *config, uint32_t regs[4]);
 /*
  * IA32_MISC_ENABLE[7], performance monitoring available, and [11] and [12],
  * branch trace store and PEBS unavailable.  They are read-only: a WRMSR does
- * not change those in PMU_MISC_ENABLE, which pmu_misc_enable() gives.
+ * not change those in PMU_MISC_ENABLE, which pmu_misc_enable() gives; 0 where
+ * there is no such MSR (P6, AMD).
  */
 #define PMU_MISC_ENABLE     0x1880u
 
 uint64_t pmu_misc_enable(const PmuConfig *config);
 
-/* Whether delivery of a PMI sets LVTPC's mask bit (SDM 10.5.1; not AMD). */
+/*
+ * Whether delivery of a PMI sets LVTPC's mask bit (SDM 10.5.1): not on AMD's,
+ * nor on P6 before Pentium M.
+ */
 bool pmu_masks_lvtpc(const PmuConfig *config);
 
 /* RESET.  INIT does not concern the PMU. */

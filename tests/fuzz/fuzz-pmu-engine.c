@@ -20,6 +20,7 @@
 #define REGISTERS   offsetof(PmuState, svme)
 
 static PmuConfig config;
+static bool amd, one_enable;    /* AMD's; EVTSEL0 enables all */
 static unsigned width;          /* of a counter */
 static PmuState lazy, eager;
 static uint32_t ref_fraction[PMU_NR_ROWS];
@@ -39,7 +40,7 @@ static const struct {
     { PMU_VENDOR_INTEL, 6, 0x17 }, { PMU_VENDOR_INTEL, 6, 0x3a },
     { PMU_VENDOR_INTEL, 6, 0x5e }, { PMU_VENDOR_INTEL, 6, 0x6a },
     { PMU_VENDOR_AMD, 15, 0x6b }, { PMU_VENDOR_AMD, 0x15, 2 },
-    { PMU_VENDOR_AMD, 0x19, 0x11 }, { PMU_VENDOR_INTEL, 15, 6 },
+    { PMU_VENDOR_AMD, 0x19, 0x11 }, { PMU_VENDOR_INTEL, 6, 0x8f },
 };
 
 static const uint32_t msrs[] = {
@@ -104,7 +105,6 @@ static bool model_event(uint64_t sel, uint32_t *quantities)
         { 0x00c0, 0xc0, PMU_BIT(PMU_INSNS) }, { 0x00c4, 0xc2, BRANCHES },
         { 0x00c5, 0xc3, PMU_MISPREDICTED },
     };
-    bool amd = !pmu_masks_lvtpc(&config);
 
     for (unsigned i = 0; i < sizeof(events) / sizeof(events[0]); i++) {
         if (amd ? (sel & 0xf000000ffull) == events[i].amd :
@@ -145,11 +145,11 @@ static int model_counts(const PmuState *s, unsigned n, PmuRow row,
         quantities = of_fixed[n - PMU_MAX_GP];
         sel = 0;
     } else {
-        bool p6 = config.version == 0 && pmu_masks_lvtpc(&config);
+        bool p6 = config.version == 0 && !amd;
 
         sel = s->evtsel[n];
         mode = sel >> 40 & 3;       /* HG_ONLY; reserved but on AMD */
-        if (!(s->evtsel[p6 ? 0 : n] >> 22 & 1) ||
+        if (!(s->evtsel[one_enable ? 0 : n] >> 22 & 1) ||
             !(sel >> (row == PMU_OS ? 17 : 16) & 1) ||
             (mode && (!s->svme || !(mode >> !s->guest & 1)))) {
             return 0;
@@ -438,6 +438,12 @@ static void step(uint8_t op, uint8_t how)
     }
 }
 
+static bool is_one_of(const char *name, const char *a, const char *b,
+                      const char *c)
+{
+    return !strcmp(name, a) || !strcmp(name, b) || !strcmp(name, c);
+}
+
 /* A processor, and what of it CPU properties may change */
 static bool take_config(void)
 {
@@ -446,14 +452,17 @@ static bool take_config(void)
     uint32_t version = 0, counters = 0;
     const PmuFlavour *flavour;
     const char *name;
+    PmuVendor vendor;
     PmuRange bad;
 
     if (cpu < sizeof(cpus) / sizeof(cpus[0])) {
-        flavour = pmu_flavour(cpus[cpu].vendor, cpus[cpu].family,
-                              cpus[cpu].model);
+        vendor = cpus[cpu].vendor;
+        flavour = pmu_flavour(vendor, cpus[cpu].family, cpus[cpu].model);
     } else {
-        PmuVendor vendor = take(1) % (PMU_VENDOR_AMD + 1);
-        unsigned family = take(1);
+        unsigned family;
+
+        vendor = take(1) % (PMU_VENDOR_AMD + 1);
+        family = take(1);
 
         flavour = pmu_flavour(vendor, family, take(1));
     }
@@ -461,13 +470,15 @@ static bool take_config(void)
         return false;
     }
     name = pmu_flavour_name(flavour);
-    width = strcmp(name, "P6") && strcmp(name, "Core Duo") &&
-            strcmp(name, "Core 2") ? 48 : 40;
+    amd = vendor == PMU_VENDOR_AMD;
+    one_enable = is_one_of(name, "P6", "Pentium M", "Core Duo");
+    width = one_enable || is_one_of(name, "Core 2", "Bonnell", "Silvermont") ?
+            40 : 48;
     pmu_config_init(&config, flavour);
     config.insn_clocks = 1 + how % 4;
     config.refclk_ratio = 1 + take(2) % 10000;
     config.pdcm &= !(how & 4);
-    if (!pmu_masks_lvtpc(&config)) {
+    if (amd) {
         config.perfctr_core &= !(how & 8);
         config.perfmon_v2 &= !(how & 16);
     }

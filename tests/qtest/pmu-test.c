@@ -34,9 +34,11 @@ static const ModelTest model_tests[] = {
     { "enforce", "qemu32,vendor=GenuineIntel,family=6,model=94,pmu=on,enforce,"
       "full-width-write=on", "Skylake", 4, 4, 3 },
     { "pentium3", "pentium3,pmu=on", "P6", 0, 2, 0 },
+    { "n270", "n270,pmu=on", "Bonnell", 3, 2, 3 },
+    { "SapphireRapids", "SapphireRapids,pmu=on", "Golden Cove", 5, 8, 3 },
     { "EPYC", "EPYC,pmu=on,+perfctr-core", "Family 17h", 0, 6, 0 },
-    { "Dhyana", "Dhyana,pmu=on", "Family 17h", 0, 4, 0 },
-    { "Dhyana-core", "Dhyana,pmu=on,+perfctr-core", "Family 17h", 0, 6, 0 },
+    { "Dhyana", "Dhyana,pmu=on", "Family 18h", 0, 4, 0 },
+    { "Dhyana-core", "Dhyana,pmu=on,+perfctr-core", "Family 18h", 0, 6, 0 },
 };
 
 /* The answer of query-pmu; the caller unrefs it. */
@@ -184,6 +186,10 @@ static void test_properties(void)
         { "max,vendor=CentaurHauls,pmu=on",
           "'pmu': there is no PMU for this vendor" },
         { "max,family=4,pmu=on", "'pmu': there is no PMU for this vendor" },
+        { "pentium,pmu=on", "'pmu': there is no PMU for this vendor" },
+        { "kvm64,pmu=on", "'pmu': there is no PMU for this vendor" },
+        { "kvm32,pmu=on", "'pmu': there is no PMU for this vendor" },
+        { "kvm64,family=14,pmu=on", "'pmu': there is no PMU for this vendor" },
         { "max,cpuid-fault=on",
           "'cpuid-fault' needs TCG and a CPU of Intel's" },
         { "max,pmu=on,insn-clocks=0",
@@ -991,7 +997,7 @@ static void test_refused(void)
         { S_VALUE + 8 * 8, 8, UINT64_MAX },
         { S_FIXED_CTR_CTRL, 8, 0x1000 },
         { S_GLOBAL_CTRL, 8, 0x10 },
-        { S_GLOBAL_STATUS, 8, 1ull << 62 },
+        { S_GLOBAL_STATUS, 8, 1ull << 63 },
         { S_DEBUGCTL, 8, 1 },
         { S_SMM_GLOBAL_CTRL, 8, 1 },            /* not in SMM */
         { S_SMM_DEBUGCTL, 8, 1 << 14 },

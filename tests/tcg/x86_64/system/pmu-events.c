@@ -11,10 +11,10 @@
 #include "pmu-kernel.h"
 #include "lwp-ap.h"
 
-#define AREA            0x300000
+#define AREA            0x240000
 #define MEMORY          0x2000000
 #define MEMORY_END      0x7800000
-#define REMOTE_AREA     0x2c0000        /* in an area */
+#define REMOTE_AREA     0x220000        /* in an area */
 #define MSR_OFFCORE_RSP 0x1a6
 
 /* What the code does, by where loads find their lines */
@@ -48,37 +48,51 @@ CODE(code,
 typedef struct Event {
     uint16_t code;              /* unit mask first */
     uint8_t n;
-    uint32_t response;          /* of MSR_OFFCORE_RSP_0 */
+    uint64_t response;          /* of MSR_OFFCORE_RSP_0 */
 } Event;
 
 static const Event llc[] = {
     { 0x4f2e, NOT_L2 }, { 0x412e, DRAM }, { }
-}, core2[] = {
+}, p6[] = {
+    { 0x0043, LOADS + STORES }, { 0x0045, NOT_L1 }, { 0x0f29, NOT_L1 },
+    { 0x0129, NOT_L2 }, { 0x0f2e, NOT_L1 }, { 0x012e, NOT_L2 },
+    { 0x0024, NOT_L2 }, { 0x002e, 0 }, { }
+}, core2[] = {                  /* L2 is the last level. */
+    { 0x4f2e, NOT_L1 }, { 0x412e, NOT_L2 },
     { 0x0f40, LOADS }, { 0x0140, NOT_L1 }, { 0x0f41, STORES },
     { 0x0f45, NOT_L1 }, { 0x01cb, NOT_L1 }, { 0x04cb, NOT_L2 },
     { 0x4f29, NOT_L1 }, { 0x4129, NOT_L2 }, { }
 }, nehalem[] = {
     { 0x010b, LOADS }, { 0x020b, STORES }, { 0x0151, NOT_L1 }, { 0x01cb, L1 },
     { 0x02cb, L2 }, { 0x04cb, L3 }, { 0x08cb, REMOTE }, { 0x10cb, DRAM },
-    { 0x01b7, L3, 0x0101 }, { 0x01b7, REMOTE, 0x0601 },
-    { 0x01b7, DRAM, 0x6001 }, { }
+    { 0x01b7, L3, 0x0101 }, { 0x01b7, REMOTE, 0x0201 }, { 0x01b7, 0, 0x0401 },
+    { 0x01b7, DRAM, 0x4001 }, { 0x01b7, 0, 0x2001 }, { 0x0f40, LOADS },
+    { 0x0f41, STORES }, { }
 }, sandy_bridge[] = {           /* and those since */
     { 0x0151, NOT_L1 }, { 0x21d0, LOCKED }, { 0x41d0, SPLIT_LOADS },
     { 0x42d0, SPLIT_STORES }, { 0x81d0, LOADS }, { 0x82d0, STORES },
     { 0x01d1, L1 }, { 0x02d1, L2 }, { 0x04d1, FROM_L3 }, { 0x08d1, NOT_L1 },
-    { 0x10d1, NOT_L2 }, { 0x20d1, DRAM }, { 0x04d2, REMOTE },
-    { 0x01b7, NOT_L2, 0x00010001 }, { 0x01b7, FROM_L3, 0x003c0001 },
-    { 0x01b7, DRAM, 0x7fc00001 }, { }
+    { 0x10d1, NOT_L2 }, { 0x20d1, DRAM }, { 0x02d2, REMOTE }, { 0x04d2, 0 },
+    { 0x01b7, NOT_L2, 0x00010001 }, { 0x01b7, FROM_L3, 0x3f803c0001 },
+    { 0x01b7, L3, 0x803c0001 }, { 0x01b7, REMOTE, 0x4003c0001 },
+    { 0x01b7, 0, 0x10003c0001 }, { }
 }, sandy_bridge_only[] = {
     { 0xf1d0, LOADS }, { 0xf2d0, STORES }, { }
+}, local_22[] = {               /* DRAM of this node, and of others */
+    { 0x01b7, DRAM, 0x1f80400001 }, { 0x01b7, 0, 0x1fb8000001 }, { }
 }, haswell[] = {                /* and those since */
     { 0x01d3, DRAM }, { }
 }, skylake[] = {                /* and those since */
-    { 0x83d0, LOADS + STORES }, { }
+    { 0x83d0, LOADS + STORES }, { 0x01b7, DRAM, 0x1fc4000001 },
+    { 0x01b7, 0, 0x1ff8000001 }, { }
+}, golden_cove[] = {
+    { 0xe124, NOT_L1 }, { 0x2124, NOT_L2 }, { 0x012a, NOT_L2, 0x10001 },
+    { 0x012a, DRAM, 0x10c000001 }, { 0x012a, 0, 0x3fb3000001 }, { }
 }, k8[] = {
     { 0x0040, LOADS + STORES }, { 0x0041, NOT_L1 }, { 0x0042, L2 },
     { 0x0043, NOT_L2 }, { 0x027d, NOT_L1 }, { 0x077d, NOT_L1 },
-    { 0x027e, NOT_L2 }, { 0x077e, NOT_L2 }, { 0x0124, LOCKED }, { }
+    { 0x027e, NOT_L2 }, { 0x077e, NOT_L2 }, { 0x0124, LOCKED },
+    { 0xb8e9, DRAM }, { 0x98e9, 0 }, { }
 }, zen[] = {
     { 0x0040, LOADS + STORES }, { 0x0141, NOT_L1 }, { 0xc860, NOT_L1 },
     { 0xff60, NOT_L1 }, { 0x0864, NOT_L2 }, { 0x0964, NOT_L2 }, { }
@@ -91,17 +105,21 @@ static const struct Processor {
     bool amd;
     uint8_t family, model;
     uint16_t misses;            /* an event for which caches are followed */
-    const Event *events[5];
+    const Event *events[6];
 } processors[] = {
-    { "Core 2", false, 6, 15, 0x412e, { llc, core2 } },
+    { "P6", false, 6, 3, 0x0045, { p6 } },
+    { "Core 2", false, 6, 15, 0x412e, { core2 } },
     { "Nehalem", false, 6, 26, 0x412e, { llc, nehalem } },
     { "Sandy Bridge", false, 6, 42, 0x412e,
-      { llc, sandy_bridge, sandy_bridge_only } },
-    { "Haswell", false, 6, 60, 0x412e, { llc, sandy_bridge, haswell } },
+      { llc, sandy_bridge, sandy_bridge_only, local_22 } },
+    { "Haswell", false, 6, 60, 0x412e,
+      { llc, sandy_bridge, local_22, haswell } },
     { "Skylake", false, 6, 94, 0x412e,
       { llc, sandy_bridge, haswell, skylake } },
     { "Ice Lake", false, 6, 106, 0x412e,
       { llc, sandy_bridge, haswell, skylake } },
+    { "Golden Cove", false, 6, 143, 0x412e,
+      { llc, sandy_bridge, haswell, skylake, golden_cove } },
     { "K8", true, 6, 0, 0x0041, { k8 } },
     { "family 15h", true, 21, 0, 0x0041, { k8, family_15h } },
     { "Zen", true, 23, 0, 0x0141, { zen, family_15h } },

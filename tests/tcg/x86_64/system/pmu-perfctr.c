@@ -22,17 +22,19 @@ static const struct Processor {
     uint32_t evntsel, perfctr;          /* MSRs of counter 0 */
     int counters;
     bool own_enable;                    /* each evntsel has bit 22 */
-    bool masks;                         /* an interrupt masks LVTPC */
+    bool masks;                         /* an interrupt masks LVTPC: not P6's */
     uint8_t insns, branches;            /* events */
 } processors[] = {
-    { "P6", MSR_EVTSEL(0), MSR_PMC(0), 2, false, true, 0xc0, 0xc4 },
+    { "P6", MSR_EVTSEL(0), MSR_PMC(0), 2, false, false, 0xc0, 0xc4 },
+    /* And Core Duo, of which the driver makes the same */
+    { "Pentium M", MSR_EVTSEL(0), MSR_PMC(0), 2, false, true, 0xc0, 0xc4 },
     /* What software for P6 finds after RESET */
     { "architectural", MSR_EVTSEL(0), MSR_PMC(0), 2, true, true, 0xc0, 0xc4 },
     { "K7", MSR_K7_EVTSEL(0), MSR_K7_PERFCTR(0), 4, true, false, 0xc0,
       0xc2 },
     { "generic" },
 };
-enum { P6, ARCHITECTURAL, K7, GENERIC };
+enum { P6, PENTIUM_M, ARCHITECTURAL, K7, GENERIC };
 static const struct Processor *cpu;
 static int width;                       /* of its counters */
 
@@ -460,8 +462,11 @@ static void find_processor(void)
 
     if (vendor == 0x756e6547) {         /* "Genu" */
         bool has_leaf = cpuid_reg(0, 0, 0) >= 10 && cpuid_reg(10, 0, 0);
+        uint32_t eax = cpuid_reg(1, 0, 0);
+        unsigned model = (eax >> 4 & 15) | (eax >> 12 & 0xf0);
 
-        cpu = &processors[has_leaf ? ARCHITECTURAL : P6];
+        cpu = &processors[model == 9 || model == 13 || model == 14 ?
+                          PENTIUM_M : has_leaf ? ARCHITECTURAL : P6];
         width = has_leaf ? cpuid_reg(10, 0, 0) >> 16 & 0xff : 40;
     } else if (vendor == 0x68747541) {  /* "Auth" */
         cpu = &processors[K7];

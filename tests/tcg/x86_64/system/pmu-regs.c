@@ -130,6 +130,11 @@ static void test_architectural(void)
         wrmsr(MSR_GLOBAL_STATUS_RESET, 1);
         report(rdmsr(MSR_GLOBAL_STATUS) == 0,
                "IA32_PERF_GLOBAL_STATUS_RESET resets it");
+        wrmsr(MSR_GLOBAL_STATUS_SET, 0x7c80ull << 48);
+        report(rdmsr(MSR_GLOBAL_STATUS) == 0x7c80ull << 48 &&
+               faults(wrmsr(MSR_GLOBAL_STATUS_SET, 1ull << 63)),
+               "bits 55 and 58 to 62, of what is not here, too; not bit 63");
+        wrmsr(MSR_GLOBAL_STATUS_RESET, 0x7c80ull << 48);
         wrmsr(MSR_EVTSEL(1), 0xc0);
         report(rdmsr(MSR_GLOBAL_INUSE) == 2 &&
                faults(wrmsr(MSR_GLOBAL_INUSE, 0)),
@@ -163,20 +168,35 @@ static void test_architectural(void)
     apic_init(LVT_NMI);
 }
 
-/* EN of the first one is for both (perfctr's "P6"). */
-static void test_p6(void)
+/* EN of the first one is for both (perfctr's "P6"; Core Duo's erratum AE49). */
+static void test_one_enable(uint32_t enable1)
 {
-    wrmsr(MSR_EVTSEL(1), 0xc0 | EVTSEL_USR);
+    wrmsr(MSR_EVTSEL(0), 0);
+    wrmsr(MSR_EVTSEL(1), 0xc0 | EVTSEL_USR | enable1);
     wrmsr(MSR_PMC(1), 0);
     run_nops();
     report(rdmsr(MSR_PMC(1)) == 0,
-           "P6: without PerfEvtSel0[22], PerfCtr1 does not count");
+           "without PerfEvtSel0[22], PerfCtr1 does not count");
+    wrmsr(MSR_EVTSEL(1), 0xc0 | EVTSEL_USR);
     wrmsr(MSR_EVTSEL(0), 0xc0 | EVTSEL_USR | EVTSEL_EN);
     wrmsr(MSR_PMC(0), 0);
     run_nops();
     wrmsr(MSR_EVTSEL(0), 0);
+    wrmsr(MSR_EVTSEL(1), 0);
     report(rdmsr(MSR_PMC(0)) == 101 && rdmsr(MSR_PMC(1)) == 101,
-           "P6: with PerfEvtSel0[22], both count 101 instructions");
+           "with PerfEvtSel0[22], both count 101 instructions");
+}
+
+/* Pentium M has two things of Pentium 4's that other P6 have not. */
+static void test_p6(bool pentium_m)
+{
+    bool again;
+
+    test_one_enable(0);
+    if (pentium_m) {
+        report((rdmsr(MSR_MISC_ENABLE) & 0x1880) == 0x1880,
+               "Pentium M: IA32_MISC_ENABLE says counters, no BTS and PEBS");
+    }
     wrmsr(MSR_PMC(0), 0x80000001);
     report(rdmsr(MSR_PMC(0)) == (BITS(40) & -0x7fffffffull),
            "P6: a write to PerfCtr0 is 32 bits, sign-extended to 40");
@@ -187,6 +207,15 @@ static void test_p6(void)
     run_nops();
     report(regs.vector == NMI && regs.rip == (uintptr_t)nops + 50,
            "P6: an overflow interrupts behind the instruction");
+    report(APIC(APIC_LVTPC) == ((pentium_m ? LVT_MASKED : 0) | LVT_NMI),
+           "P6: the interrupt %s LVTPC",
+           pentium_m ? "masks" : "does not mask");
+    wrmsr(MSR_PMC(0), -50);
+    run_nops();
+    again = regs.vector == NMI && regs.rip == (uintptr_t)nops + 50;
+    report(again == !pentium_m, "P6: with LVTPC left alone, the next overflow "
+           "%s", pentium_m ? "does not interrupt" : "interrupts");
+    APIC(APIC_LVTPC) = LVT_NMI;
     wrmsr(MSR_EVTSEL(0), 0);
 }
 
@@ -255,13 +284,18 @@ static void test_amd(bool core, bool v2)
 int main(void)
 {
     bool intel = cpuid_reg(0, 0, 1) == 0x756e6547;
+    uint32_t eax = cpuid_reg(1, 0, 0);
+    unsigned model = (eax >> 4 & 15) | (eax >> 12 & 0xf0);
 
     kernel_init();
     apic_init(LVT_NMI);
     if (intel && cpuid_reg(0, 0, 0) >= 10 && cpuid_reg(10, 0, 0)) {
         test_architectural();
+        if (model == 14) {
+            test_one_enable(EVTSEL_EN);
+        }
     } else if (intel) {
-        test_p6();
+        test_p6(model == 9 || model == 13);
     } else {
         bool core = cpuid_reg(0x80000001, 0, 2) & CPUID_PERFCTR_CORE;
 
