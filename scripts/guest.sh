@@ -195,8 +195,8 @@ build_initramfs() {
     cp "$kernel/bin/busybox" "$out/bzip2" "$build/tools/lwp" \
         "$build/tools/example" "$out/pmu-load" "$out/pmu-loop" \
         "$guest/test/pmu-cost" "$guest/test/pmu-perf" \
-        "$guest/test/pmu-dmesg" "$guest/test/rr-cost" \
-        "$guest/test/rr-replay" "$fs/bin"
+        "$guest/test/pmu-dmesg" "$guest/test/pmu-generic" \
+        "$guest/test/rr-cost" "$guest/test/rr-replay" "$fs/bin"
     find "$out" -maxdepth 1 \( -name 'lwp-*' -o -name 'rr-*' \) -type f \
         -perm -u+x -exec cp {} "$fs/bin" \;
     mkdir -p "$fs/usr/src"
