@@ -54,7 +54,8 @@ static const uint32_t msrs[] = {
 /* Events of some PMU */
 static const uint16_t events[] = {
     0x00c0, 0x003c, 0x013c, 0x00c4, 0x01c4, 0x20c4, 0x00c5, 0x01cb, 0x0076,
-    0x00c2, 0x0079, 0x00cf, 0x412e,
+    0x00c2, 0x0079, 0x00cf, 0x412e, 0x00d0, 0x00a2, 0x04d2, 0x01b7, 0x01bb,
+    0x012a,
 };
 
 static void write_msr(uint8_t select, uint64_t val)
@@ -347,7 +348,7 @@ static void check_cpuid(void)
     pmu_cpuid_80000022(&config, regs);
     same(regs[1], config.perfmon_v2 ? config.counters : 0,
          "the number of counters of PerfMonV2");
-    same(pmu_misc_enable(&config) != 0, config.version != 0,
+    same(pmu_misc_enable(&config) != 0, pmu_masks_lvtpc(&config),
          "IA32_MISC_ENABLE");
 }
 
@@ -380,7 +381,7 @@ static void step(uint8_t op, uint8_t how)
     uint64_t a = 0, b = 0;
     uint32_t ecx, unknown[2];
 
-    switch (op % 13) {
+    switch (op % 14) {
     case 0:
         write_msr(how, take(8));
         break;
@@ -434,6 +435,11 @@ static void step(uint8_t op, uint8_t how)
         same(pmu_take_unknown(&lazy, &unknown[0]),
              pmu_take_unknown(&eager, &unknown[1]), "an unknown event");
         same(unknown[0], unknown[1], "what event it is");
+        break;
+    case 13:
+        /* A mask of offcore responses */
+        a = 1 | take(2) << 8;
+        write_msr(37 + (how & 1), a | take(2) << 24);
         break;
     }
 }
