@@ -6,6 +6,9 @@
  * LWPCB.Flags does; without it this library does nothing.  Nobody reads the
  * records: the tail pointer is one that the head never meets, so that LWP goes
  * round the ring as if somebody did.
+ *
+ * LWP_COUNT=FILE has written there how often BRE has happened, if the interval
+ * is so long that the ring has not been full.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -71,7 +74,20 @@ static void __attribute__((constructor)) start(void)
 
 static void __attribute__((destructor)) stop(void)
 {
+    const char *arg = getenv("LWP_COUNT");
+
     if (lwpcb.base) {
         __llwpcb(NULL);
+    }
+    if (lwpcb.base && arg) {
+        FILE *f = fopen(arg, "w");
+
+        if (!f) {
+            return;
+        }
+        fprintf(f, "%llu\n", lwpcb.head / 32 *
+                (lwpcb.event[2].interval + 1ull) + lwpcb.event[2].interval -
+                lwpcb.event[2].counter);
+        fclose(f);
     }
 }
