@@ -26,7 +26,9 @@
 #define IP          REG_EIP
 #endif
 
-enum { RING_BYTES = 32768 };
+#ifndef RING_BYTES
+#define RING_BYTES  32768
+#endif
 
 typedef struct Action {         /* the kernel's */
     void (*handler)(int, siginfo_t *, void *);
@@ -35,7 +37,7 @@ typedef struct Action {         /* the kernel's */
     uint64_t mask;
 } Action;
 
-uint8_t lwp_ring[RING_BYTES] __attribute__((aligned(4096)));
+uint64_t lwp_ring[RING_BYTES / 8] __attribute__((aligned(4096)));
 asm(".bss\n"
     ".globl scratch, bad, guard, behind_guard\n"
     ".balign 4096\n"
@@ -110,8 +112,8 @@ void start_user(void)
     for (int i = 0; i < nr_sessions; i++) {
         uint8_t *cb = sessions[i];
 
-        for (int j = 0; j < RING_BYTES; j++) {
-            lwp_ring[j] = RING_FILL;
+        for (int j = 0; j < RING_BYTES / 8; j++) {
+            lwp_ring[j] = RING_FILL * (UINT64_MAX / 255);
         }
         out(cb, CB_BYTES);
         asm volatile("llwpcb %0" : : "r" (cb) : "memory");

@@ -40,7 +40,7 @@ class Cpu:
                  latency=(20, 60, 120, 200), latency_bits=12, latency_round=4):
         """@latency is by source."""
         self.bits, self.insn_clocks, self.ratio = bits, insn_clocks, ratio
-        self.branches = predictor.Local() if predicts else None
+        self.predicts = predicts        # LWP's branches
         self.caches, self.geometry = caches.Caches(geometry), geometry
         self.latency, self.latency_bits = latency, latency_bits
         self.latency_round = latency_round
@@ -62,7 +62,7 @@ class Cpu:
         sources = zip(('l2', 'l3', 'remote', 'dram'), self.latency)
         return ','.join((
             f'insn-clocks={self.insn_clocks}', f'refclk-ratio={self.ratio}',
-            f'branch-predictor={"local" if self.branches else "off"}',
+            f'branch-predictor={"local" if self.predicts else "off"}',
             f'lwp-latency-max={self.latency_bits}',
             f'lwp-latency-rnd={self.latency_round}',
             *(f'{n}-size={size},{n}-assoc={ways}'
@@ -187,16 +187,21 @@ class Lwp:
             self.counter[DME] += self.interval[DME] + 1
             self.waiting = None
 
-    def retire(self, insn, state, ip, accesses):
+    def trains(self):
+        """Whether branches train the predictor, in range or not."""
+        return BRE in self.counter and self.cpu.predicts
+
+    def retire(self, insn, state, ip, accesses, prediction):
         """An instruction at CPL 3, and the address of the next one, or None if
-        it has not retired."""
+        it has not retired; @prediction is what predictor.py says of a branch
+        if somebody trains that."""
         if DME in self.counter:
             self.access(insn, accesses)
         if ip is not None:
-            self.retired(insn, state, ip)
+            self.retired(insn, state, ip, prediction)
         self.store_miss()
 
-    def retired(self, insn, state, ip):
+    def retired(self, insn, state, ip, prediction):
         kind, pc = insn.kind, insn.pc
         if kind == x86.LWPINS:
             self.store(INS, *self.operands(insn, state))
@@ -208,7 +213,7 @@ class Lwp:
             return                      # the session begins behind it
         if kind == x86.ENTER or kind == x86.INTO and ip != insn.end:
             return                      # not entirely in user mode (2.2)
-        branch = self.branch(insn, ip)
+        branch = self.branch(insn, ip, prediction)
         if not self.in_range(pc):
             return
         if kind == x86.LWPVAL:
@@ -221,16 +226,15 @@ class Lwp:
         self.count(CNH, self.cpu.insn_clocks, 0, pc)
         self.count(RNH, self.reference_clocks(self.cpu.insn_clocks), 0, pc)
 
-    def branch(self, insn, ip):
+    def branch(self, insn, ip, prediction):
         """The flags of a branch's record (Figure 2-4); None if it does not
-        count by Filters (Table 6-2), or is none.  All branches train the
-        predictor, in range or not, while BRE is enabled."""
+        count by Filters (Table 6-2), or is none."""
         if BRE not in self.counter or insn.kind not in FILTERED_BY:
             return None
         flags = TKN if insn.kind != x86.JCC or ip != insn.end else 0
         off = self.filters & FILTERED_BY[insn.kind]
-        if self.cpu.branches:
-            known, correct = self.cpu.branches.predict(insn, ip)
+        if self.cpu.predicts:
+            known, correct = prediction
             if known:
                 flags |= PRV | (PRD if correct else 0)
                 off |= self.filters & (NPB if correct else NMB)
@@ -306,7 +310,6 @@ class Pmu:
         self.interrupts = 0
         self.errors = []
         self.active = ()
-        self.branches = predictor.Counting()
 
     def wrmsr(self, state):
         """What WRMSR does, with the state in front of it."""
@@ -320,18 +323,20 @@ class Pmu:
                  self.evtsel[i] >> 16 & 3)
                 for i in range(GENERAL) if self.evtsel[i] & EN]
 
-    def count(self, insn, ip, cpl):
+    def trains(self, cpl):
+        """Whether branches train the predictor."""
+        row = 1 if cpl else 2           # USR, OS
+        return any(MISPREDICTED in event for _, event, rows in self.active
+                   if rows & row)
+
+    def count(self, insn, ip, cpl, prediction):
         """Count an instruction in each counter that runs at @cpl."""
         row = 1 if cpl else 2           # USR, OS
-        active = [(i, event) for i, event, rows in self.active if rows & row]
         what = self.what(insn, ip)
-        # It learns where somebody counts what is mispredicted
-        if insn.kind in x86.NEAR_BRANCHES and any(
-                MISPREDICTED in event for _, event in active) and (
-                self.branches.mispredicted(insn, ip)):
+        if prediction and not prediction[1]:
             what |= MISPREDICTED
-        for i, event in active:
-            if not all(what & part for part in event):
+        for i, event, rows in self.active:
+            if not rows & row or not all(what & part for part in event):
                 continue
             self.value[i] += 1
             if self.value[i] == WIDTH:
@@ -350,14 +355,14 @@ class Pmu:
             return what | FAR
         return what
 
-    def retire(self, insn, state, ip, cpl, entry):
+    def retire(self, insn, state, ip, cpl, entry, prediction):
         """An instruction (or None: one that faulted), and the handler that
-        comes next or None."""
+        comes next or None; @prediction as for Lwp."""
         if insn:
             if insn.kind == x86.WRMSR:
                 self.wrmsr(state)       # it counts with what it has set
             if self.active:
-                self.count(insn, ip, cpl)
+                self.count(insn, ip, cpl, prediction)
             if insn.kind == x86.RETURN:
                 self.blocked = False
         here = entry is not None and entry.pc == self.nmi
@@ -488,13 +493,20 @@ def sessions(trace, output, ring_bytes, make, pmu=None):
     makes an Lwp of the first.  CPL is 3 in user mode, without a @pmu."""
     lwp, at, results = None, 0, []
     counts = False
+    branches = predictor.Predictor()
     cpl = 0 if pmu else 3
     size = 2 * CB_BYTES + ring_bytes + (80 if pmu else 0)
     for insn, state, ip, entry, accesses in trace.retired():
+        prediction = None
+        if ip is not None and insn.kind in x86.NEAR_BRANCHES and (
+                counts and cpl == 3 and lwp.trains() or
+                pmu and pmu.trains(cpl)):
+            prediction = branches.predict(insn, ip)
         if pmu:
-            pmu.retire(insn if ip is not None else None, state, ip, cpl, entry)
+            pmu.retire(insn if ip is not None else None, state, ip, cpl, entry,
+                       prediction)
         if counts and cpl == 3 and insn.kind != x86.LLWPCB:
-            lwp.retire(insn, state, ip, accesses)
+            lwp.retire(insn, state, ip, accesses, prediction)
         if ip is None:
             cpl = 0 if pmu else 3
             continue

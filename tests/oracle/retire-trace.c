@@ -4,7 +4,7 @@
  * works out what retires (tests/oracle/differential).
  *
  * usage: -plugin retire-trace.so,out=PREFIX[,from=ADDRESS][,accesses=on]
- *                [,entry=FIRST-LAST]...
+ *                [,states=on][,entry=FIRST-LAST]...
  *
  * PREFIX.code has a line "ADDRESS BYTES" for each instruction translated, in
  * hexadecimal; its number is that of the line, from 0.  PREFIX.N has 32-bit
@@ -12,8 +12,9 @@
  * the state in front of it follows: 16 registers (RAX, RCX, RDX, RBX, RSP, RBP,
  * RSI, RDI, R8 to R15) and STACK bytes from RSP on, in 64-bit words.  That is
  * so for those whose effect on the counters depends on it, and for those at the
- * addresses of entry, where handlers of signals or exceptions begin.  Nothing
- * is written before the instruction at the address of from starts.
+ * addresses of entry, where handlers of signals or exceptions begin, or for all
+ * with states=on.  Nothing is written before the instruction at the address of
+ * from starts.
  *
  * With accesses=on, behind an instruction are those to memory that it has made:
  * a word with bit 30, in bit 8 whether it is a store and in bits 7:0 its size,
@@ -54,7 +55,7 @@ static FILE *code;
 static uint32_t count;
 static const char *prefix;
 static uint64_t from;
-static bool accesses;
+static bool accesses, states;
 static GArray *entries;         /* pairs of addresses */
 static struct qemu_plugin_scoreboard *cpus;
 
@@ -167,7 +168,7 @@ static void translate(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
                                                    QEMU_PLUGIN_CB_NO_REGS,
                                                    NULL);
         }
-        if (wants_state(bytes, len) || is_entry(pc)) {
+        if (states || wants_state(bytes, len) || is_entry(pc)) {
             qemu_plugin_register_vcpu_insn_exec_cb(insn, start_with_state,
                                                    QEMU_PLUGIN_CB_R_REGS,
                                                    number);
@@ -245,6 +246,8 @@ int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info,
             prefix = g_strdup(argv[i] + 4);
         } else if (!strcmp(argv[i], "accesses=on")) {
             accesses = true;
+        } else if (!strcmp(argv[i], "states=on")) {
+            states = true;
         } else if (sscanf(argv[i], "entry=%" SCNx64 "-%" SCNx64, &range[0],
                           &range[1]) == 2) {
             g_array_append_vals(entries, range, 2);

@@ -125,7 +125,7 @@ class Trace:
         itself: then QEMU came back to it, for the rest of a REP or because it
         wrote to its own block."""
         last = last_state = None
-        before = []
+        again, before = False, []
         for insn, state, accesses in self.starts():
             ip = insn.pc
             entry = state and self.entry_ip(ip, state)
@@ -135,11 +135,13 @@ class Trace:
             if last and (ip != last.pc or last.target == ip):
                 self.check_flow(last, ip)
                 yield last, last_state, ip, handler, before
-                before = []
+                again, before = False, []
             elif last and handler:
                 yield last, last_state, None, handler, before
-                before = []
-            last, last_state = insn, state
+                again, before = False, []
+            else:
+                again = last
+            last, last_state = insn, last_state if again else state
             before = before + accesses if before else accesses
 
     @staticmethod
