@@ -111,7 +111,6 @@ static bool check_ranges(const LwpConfig *config, Error **errp)
 bool lwp_cpu_realize(X86CPU *cpu, Error **errp)
 {
     LwpConfig *config = &cpu->env.lwp_config;
-    const RetireConsumer *consumer = NULL;
     bool loads;
     /* CPUs share the caches and translation blocks. */
     static LwpConfig common;
@@ -120,7 +119,7 @@ bool lwp_cpu_realize(X86CPU *cpu, Error **errp)
     config->features = cpu->env.features[FEAT_8000_001C_EDX];
     config->caps = cpu->env.features[FEAT_8000_001C_ECX];
     loads = config->features & LWP_FLAG(LWP_EVENT_DME);
-    if (!check_ranges(config, errp)) {
+    if (!check_ranges(config, errp) || !retire_cpu_realize(cpu, errp)) {
         return false;
     }
     if ((config->caps & LWP_CAP_PREDICTION) && !has_predictor(cpu)) {
@@ -136,13 +135,10 @@ bool lwp_cpu_realize(X86CPU *cpu, Error **errp)
     }
 #ifdef CONFIG_TCG
     if (lwp_supported(&cpu->env)) {
-        consumer = &lwp_retire_consumer;
+        retire_add_observer(cpu, &lwp_observer, loads);
     }
 #endif
-    if (!retire_cpu_realize(cpu, consumer, loads, errp)) {
-        return false;
-    }
-    config->model = cpu->env.retire_config;
+    config->model = cpu->retire_config;
     if (known && memcmp(config, &common, sizeof(common))) {
         error_setg(errp, "LWP features, properties 'lwp-*' and those of the "
                    "models must be the same for all CPUs");
@@ -201,15 +197,18 @@ void lwp_cpu_dump(CPUX86State *env, FILE *f)
     };
     LwpState s = env->lwp;
     RetireState r = env->retire;
-    RetireCount n = retire_take(&r);
+    RetireTotals n = retire_take(&r);
+    uint64_t branches[RETIRE_NR_CLASSES];
 
     if (!lwp_enabled(&s)) {
         return;
     }
-    /* Not what is only going to be due; the CPU may be running. */
-    n.due = NULL;
-    /* The fuse may burn for performance counters alone. */
-    if (!env->retire.row_flags || env->retire.told) {
+    /* The budget may be that of performance counters alone. */
+    if (retire_tb_observers(env->retire_flags) & 1u) {
+        if (retire_wants(env, RETIRE_WANT_CLASSES)) {
+            n.near = 0;
+            n.branches = retire_take_branches(&r, branches) ? branches : NULL;
+        }
         lwp_count(&s, &env->lwp_config, &n);
     }
     qemu_fprintf(f, "LWP_CFG=%016" PRIx64 " LWP_CBADDR=%016" PRIx64 "\n"

@@ -3,133 +3,62 @@
 
 #include "qemu/osdep.h"
 #include "lwp.h"
-#include "retire/compat.h"
+#include "retire/retire-mem.h"
 #include "exec/helper-proto.h"
-#ifdef CONFIG_USER_ONLY
-#include "user/page-protection.h"
-#else
+#ifndef CONFIG_USER_ONLY
 #include "hw/i386/apic.h"
 #include "qemu/main-loop.h"
 #endif
-#include "tcg/tcg.h"
 #include "tcg/helper-tcg.h"
 #include "tcg/access.h"
 #include "trace.h"
 
 typedef struct GuestMem {
     LwpMem parent;
-    CPUX86State *env;
-    int mmu_idx;
-    uintptr_t ra;
+    RetireMem mem;
 } GuestMem;
 
-/* The flags of all pages of a range; @host is that of the last one. */
-static int __attribute__((noinline))
-probe_pages(GuestMem *m, uint64_t addr, uint32_t len, bool nonfault,
-            void **host)
+static const RetireMem *retire_mem_of(LwpMem *mem)
 {
-    int flags = 0;
-
-    while (len) {
-        uint32_t n = MIN(len, -(addr | TARGET_PAGE_MASK));
-
-        /* Not probe_write(): watchpoints are for what is really written. */
-        flags |= probe_access_flags(m->env, addr, n, MMU_DATA_STORE,
-                                    m->mmu_idx, nonfault, host, m->ra);
-        addr += n;
-        len -= n;
-    }
-    return flags;
+    return &container_of(mem, GuestMem, parent)->mem;
 }
 
-static bool guest_writable(LwpMem *mem, uint64_t addr, uint32_t len)
+static inline void trace_fault(const RetireMem *m, uint64_t addr, uint32_t len)
 {
     void *host;
-
-    /* A watchpoint takes the CPU elsewhere, too. */
-    return !(probe_pages(container_of(mem, GuestMem, parent), addr, len, true,
-                         &host) & (TLB_INVALID_MASK | TLB_WATCHPOINT));
-}
-
-/*
- * Whether an access to a range is enough to raise its faults: the host does so,
- * unless the range has two pages, or TCI has no code that it can be in.
- */
-static inline bool host_faults(const GuestMem *m, uint64_t addr, uint32_t len)
-{
-#ifdef CONFIG_USER_ONLY
-    return !((addr ^ (addr + len - 1)) & TARGET_PAGE_MASK) &&
-           guest_addr_valid_untagged(addr) && m->ra;
-#else
-    return false;
-#endif
-}
-
-/* Probe a range; returns where the host has it, if it can reach it at once. */
-static void *probe_host(GuestMem *m, uint64_t addr, uint32_t len)
-{
-    void *host;
-    int flags;
 
     if (trace_event_get_state_backends(TRACE_LWP_FAULT) &&
-        (probe_pages(m, addr, len, true, &host) & TLB_INVALID_MASK)) {
+        (retire_mem_flags(m, addr, len, true, &host) & TLB_INVALID_MASK)) {
         trace_lwp_fault(env_cpu(m->env)->cpu_index, addr, len);
     }
-    if ((addr ^ (addr + len - 1)) & TARGET_PAGE_MASK) {
-        probe_pages(m, addr, len, false, &host);
-        return NULL;
-    }
-    /* As probe_pages() does it. */
-    flags = probe_access_flags(m->env, addr, len, MMU_DATA_STORE, m->mmu_idx,
-                               false, &host, m->ra);
-    return flags ? NULL : host;
 }
 
 static void guest_probe(LwpMem *mem, uint64_t addr, uint32_t len)
 {
-    GuestMem *m = container_of(mem, GuestMem, parent);
-
-    if (trace_event_get_state_backends(TRACE_LWP_FAULT) ||
-        !host_faults(m, addr, len)) {
-        probe_host(m, addr, len);
-    }
+    trace_fault(retire_mem_of(mem), addr, len);
+    retire_mem_probe(retire_mem_of(mem), addr, len);
 }
 
-static bool begin_at(GuestMem *m, uint64_t cb, uint64_t slot, LwpHost *host)
+static bool guest_writable(LwpMem *mem, uint64_t addr, uint32_t len)
 {
+    return retire_mem_writable(retire_mem_of(mem), addr, len);
+}
+
+static bool guest_begin(LwpMem *mem, uint64_t cb, uint32_t size, uint64_t slot,
+                        LwpHost *host)
+{
+    const RetireMem *m = retire_mem_of(mem);
+
+    trace_fault(m, cb, size);
+    trace_fault(m, slot, LWP_RECORD_SIZE);
+    host->cb = retire_mem_probe(m, cb, size);
+    host->slot = retire_mem_probe(m, slot, LWP_RECORD_SIZE);
     /* Fields have to be atomic. */
     if (!host->cb || !host->slot || ((cb | slot) & 7)) {
         return false;
     }
     set_helper_retaddr(m->ra);
     return true;
-}
-
-static bool __attribute__((noinline))
-begin_by_probe(GuestMem *m, uint64_t cb, uint32_t size, uint64_t slot,
-               LwpHost *host)
-{
-    host->cb = probe_host(m, cb, size);
-    host->slot = probe_host(m, slot, LWP_RECORD_SIZE);
-    return begin_at(m, cb, slot, host);
-}
-
-static bool guest_begin(LwpMem *mem, uint64_t cb, uint32_t size, uint64_t slot,
-                        bool ready, LwpHost *host)
-{
-    GuestMem *m = container_of(mem, GuestMem, parent);
-
-#ifdef CONFIG_USER_ONLY
-    if (ready ? m->ra != 0 :
-        !trace_event_get_state_backends(TRACE_LWP_FAULT) &&
-        host_faults(m, cb, size) && host_faults(m, slot, LWP_RECORD_SIZE)) {
-        /* Another thread may unmap them even now; the host finds out. */
-        host->cb = g2h_untagged(cb);
-        host->slot = g2h_untagged(slot);
-        return begin_at(m, cb, slot, host);
-    }
-#endif
-    return begin_by_probe(m, cb, size, slot, host);
 }
 
 static void guest_end(LwpMem *mem)
@@ -139,30 +68,22 @@ static void guest_end(LwpMem *mem)
 
 static uint32_t guest_ld32(LwpMem *mem, uint64_t addr)
 {
-    GuestMem *m = container_of(mem, GuestMem, parent);
-
-    return cpu_ldl_le_mmuidx_ra(m->env, addr, m->mmu_idx, m->ra);
+    return retire_mem_ld32(retire_mem_of(mem), addr);
 }
 
 static uint64_t guest_ld64(LwpMem *mem, uint64_t addr)
 {
-    GuestMem *m = container_of(mem, GuestMem, parent);
-
-    return cpu_ldq_le_mmuidx_ra(m->env, addr, m->mmu_idx, m->ra);
+    return retire_mem_ld64(retire_mem_of(mem), addr);
 }
 
 static void guest_st32(LwpMem *mem, uint64_t addr, uint32_t val)
 {
-    GuestMem *m = container_of(mem, GuestMem, parent);
-
-    cpu_stl_le_mmuidx_ra(m->env, addr, val, m->mmu_idx, m->ra);
+    retire_mem_st32(retire_mem_of(mem), addr, val);
 }
 
 static void guest_st64(LwpMem *mem, uint64_t addr, uint64_t val)
 {
-    GuestMem *m = container_of(mem, GuestMem, parent);
-
-    cpu_stq_le_mmuidx_ra(m->env, addr, val, m->mmu_idx, m->ra);
+    retire_mem_st64(retire_mem_of(mem), addr, val);
 }
 
 static void guest_st_record(LwpMem *mem, uint64_t addr, const LwpRecord *record)
@@ -182,7 +103,7 @@ static void deliver_interrupt(CPUState *cs, run_on_cpu_data vector)
 static void guest_report(LwpMem *mem, uint64_t addr, const LwpRecord *record,
                          bool missed, uint8_t vector)
 {
-    CPUState *cs = env_cpu(container_of(mem, GuestMem, parent)->env);
+    CPUState *cs = env_cpu(retire_mem_of(mem)->env);
     uint8_t event = record->q[0];
 
     if (missed) {
@@ -226,22 +147,14 @@ static inline GuestMem guest_mem(CPUX86State *env, uintptr_t ra)
         .parent.config = &env->lwp_config,
         .parent.reports = trace_event_get_state_backends(TRACE_LWP_STORE) ||
                           trace_event_get_state_backends(TRACE_LWP_MISS),
-        .env = env,
         /*
          * LWP keeps linear addresses, which compatibility mode does not
          * truncate, and checks them as the program could (§5.1).
          */
-        .mmu_idx = env->hflags & HF_LMA_MASK ? MMU_USER64_IDX : MMU_USER32_IDX,
-        .ra = ra,
+        .mem = { env, env->hflags & HF_LMA_MASK ? MMU_USER64_IDX :
+                                                  MMU_USER32_IDX, ra },
     };
 }
-
-/*
- * A return address for faults between two instructions, when the state of the
- * CPU is complete and is not to be restored: it is generated code, or else a
- * host fault would be fatal, but no block has it.
- */
-#define BOUNDARY_RA ((uintptr_t)tcg_code_gen_epilogue)
 
 static LwpSegment data_segment(CPUX86State *env)
 {
@@ -358,133 +271,85 @@ static bool in_user_mode(CPUX86State *env)
 /* Whether LWP is told of what retires. */
 static bool is_told(CPUX86State *env)
 {
-    return lwp_enabled(&env->lwp) && in_user_mode(env) &&
-           lwp_mode(&env->lwp) != RETIRE_OFF;
+    return lwp_enabled(&env->lwp) && in_user_mode(env) && lwp_wants(&env->lwp);
 }
 
-static RetireMode lwp_retire_mode(CPUX86State *env, bool *loads)
+static RetireWants lwp_retire_wants(CPUX86State *env, RetireRow row)
 {
     LwpState *s = &env->lwp;
-    RetireState *r = &env->retire;
+    RetireWants wants = is_told(env) ? lwp_wants(s) : 0;
 
-    r->learns = false;
-    if (!lwp_enabled(s)) {
-        return RETIRE_OFF;
+    if (wants & RETIRE_WANT_RANGE) {
+        env->retire.ip_first = s->ip_first;
+        env->retire.ip_span = s->ip_span;
     }
-    if (!in_user_mode(env)) {
-        s->ready = 0;
-        return RETIRE_OFF;
-    }
-    memcpy(r->branch_unit, s->branch_unit, sizeof(r->branch_unit));
-    r->ip_first = s->ip_first;
-    r->ip_span = s->ip_span;
-    r->learns = s->predicts;
-    *loads = lwp_wants_loads(s);
-    return lwp_mode(s);
+    return wants;
 }
 
-static uint32_t lwp_retire_distance(CPUX86State *env)
+static void lwp_retire_distance(CPUX86State *env, RetireRow row,
+                                RetireDistance *d)
 {
-    return lwp_distance(&env->lwp);
+    lwp_distance(&env->lwp, d);
 }
 
-static uint32_t lwp_retire_misses(CPUX86State *env)
-{
-    return lwp_misses(&env->lwp);
-}
-
-static void lwp_retire_count(CPUX86State *env, const RetireCount *n)
+static void lwp_retire_count(CPUX86State *env, RetireRow row,
+                             const RetireTotals *n)
 {
     lwp_count(&env->lwp, &env->lwp_config, n);
 }
 
-static void lwp_retire_count_misses(CPUX86State *env, uint32_t n)
+static void lwp_retire_begin(CPUX86State *env)
 {
-    lwp_count_misses(&env->lwp, n);
+    GuestMem mem = guest_mem(env, RETIRE_BOUNDARY_RA);
+
+    lwp_boundary(&env->lwp, &mem.parent, env->eip);
 }
 
-static RetirePlan lwp_retire_trip(CPUX86State *env, const RetireBlock *block,
-                                  const RetireCount *n)
-{
-    GuestMem mem = guest_mem(env, BOUNDARY_RA);
-
-    return lwp_trip(&env->lwp, &mem.parent, block, n);
-}
-
-static void lwp_retire_boundary(CPUX86State *env, uint64_t ip, uintptr_t ra)
-{
-    GuestMem mem = guest_mem(env, ra);
-
-    if (lwp_boundary(&env->lwp, &mem.parent, ip)) {
-        cpu_sync_retire(env);
-    }
-}
-
-static void lwp_retire_retired(CPUX86State *env, const RetireInsn *insn,
-                               bool trap)
+static void lwp_retire_observe(CPUX86State *env, const RetireStory *story)
 {
     LwpState *s = &env->lwp;
 
+    if (story->entry) {
+        return;
+    }
     if (s->started) {
         s->started = false;
         return;
     }
-    lwp_retire(s, &env->lwp_config, &env->retire_predictor, insn);
-    if (s->npending) {
-        /* What holds if the store does not return. */
-        retire_cpu_set_mode(env, RETIRE_BOUNDARY, lwp_wants_loads(s));
-        /*
-         * Debug traps come before a fault of the next instruction; what has
-         * faulted waits for another boundary.
-         */
-        if (!trap && !s->deferred) {
-            GuestMem mem = guest_mem(env, BOUNDARY_RA);
-
-            lwp_boundary(s, &mem.parent, env->eip);
-        }
+    if (!story->part) {
+        lwp_retire(s, &env->lwp_config, story);
+    }
+    /*
+     * Debug traps come before a fault of the next instruction; and what has
+     * faulted is tried again in front of an instruction.
+     */
+    if (s->npending && !story->trap && !s->deferred) {
+        lwp_retire_begin(env);
     }
 }
 
 static bool lwp_retire_miss_due(CPUX86State *env, uint32_t ahead,
                                 const RetireMiss *miss)
 {
-    return lwp_miss_due(&env->lwp, &env->lwp_config, ahead, miss);
+    return lwp_wants_loads(&env->lwp) &&
+           lwp_miss_due(&env->lwp, &env->lwp_config, ahead, miss);
 }
 
-static bool lwp_retire_miss(CPUX86State *env, const RetireMiss *miss,
-                            bool *boundary)
+static void lwp_retire_miss(CPUX86State *env, const RetireMiss *miss)
 {
-    bool nearer = lwp_miss(&env->lwp, &env->lwp_config, miss);
-
-    *boundary = env->lwp.npending;
-    return nearer;
+    if (lwp_wants_loads(&env->lwp)) {
+        lwp_miss(&env->lwp, &env->lwp_config, miss);
+    }
 }
 
-static void lwp_retire_settle(CPUX86State *env, const RetireCount *n)
-{
-    GuestMem mem = guest_mem(env, BOUNDARY_RA);
-
-    lwp_settle(&env->lwp, &mem.parent, n);
-}
-
-static void lwp_retire_leave(CPUX86State *env)
-{
-    env->lwp.ready = 0;
-}
-
-const RetireConsumer lwp_retire_consumer = {
-    .mode = lwp_retire_mode,
+const RetireObserver lwp_observer = {
+    .wants = lwp_retire_wants,
     .distance = lwp_retire_distance,
-    .misses = lwp_retire_misses,
     .count = lwp_retire_count,
-    .count_misses = lwp_retire_count_misses,
-    .trip = lwp_retire_trip,
-    .boundary = lwp_retire_boundary,
-    .retired = lwp_retire_retired,
+    .observe = lwp_retire_observe,
+    .begin = lwp_retire_begin,
     .miss_due = lwp_retire_miss_due,
     .miss = lwp_retire_miss,
-    .settle = lwp_retire_settle,
-    .leave = lwp_retire_leave,
 };
 
 void lwp_cpu_xsave(X86Access *ac, target_ulong ptr)
@@ -538,7 +403,7 @@ void lwp_cpu_wrmsr(CPUX86State *env, uint32_t msr, uint64_t val, uintptr_t ra)
     bool valid;
 
     check_msrs(env, ra);
-    retire_cpu_count(env);
+    retire_cpu_settle(env);
     if (msr == MSR_LWP_CFG) {
         valid = lwp_write_cfg(&env->lwp, &env->lwp_config, val);
     } else {

@@ -59,7 +59,7 @@ static inline uint64_t lwp_sigframe_xfeatures(CPUX86State *env)
 #define LWP_DESC_MEM    (1u << 16)
 
 #ifdef CONFIG_TCG
-extern const RetireConsumer lwp_retire_consumer;
+extern const RetireObserver lwp_observer;
 
 /* RDMSR and WRMSR of the two LWP MSRs (§4.2, §4.3); may raise #GP. */
 uint64_t lwp_cpu_rdmsr(CPUX86State *env, uint32_t msr, uintptr_t ra);

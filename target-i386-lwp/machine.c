@@ -18,7 +18,7 @@ static int lwp_pre_save(void *opaque)
 {
     X86CPU *cpu = opaque;
 
-    retire_cpu_count(&cpu->env);
+    retire_cpu_settle(&cpu->env);
     /* What goes on from here sees what the destination will. */
     retire_cpu_flush(cpu);
     cpu->lwp_stream = cpu->env.lwp;

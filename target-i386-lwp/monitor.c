@@ -8,16 +8,10 @@
 #include "lwp.h"
 #include "retire/compat.h"
 
-/* Runs where the CPU does, so what has been counted ahead can be seen. */
+/* Runs on the CPU's thread outside its loop, where all has been reported. */
 static void get_state(CPUState *cs, run_on_cpu_data state)
 {
-    CPUX86State *env = &X86_CPU(cs)->env;
-    LwpState *s = state.host_ptr;
-    RetireState r = env->retire;
-    RetireCount n = retire_take(&r);
-
-    *s = env->lwp;
-    lwp_count(s, &env->lwp_config, &n);
+    *(LwpState *)state.host_ptr = X86_CPU(cs)->env.lwp;
 }
 
 static LwpProfile *get_profile(const LwpState *s)

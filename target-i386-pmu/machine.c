@@ -18,7 +18,7 @@ static int pmu_pre_save(void *opaque)
 {
     X86CPU *cpu = opaque;
 
-    retire_cpu_count(&cpu->env);
+    retire_cpu_settle(&cpu->env);
     /* Between two instructions every interrupt is with the APIC already. */
     pmu_settle(&cpu->env.pmu, &cpu->pmu_config);
     /* What goes on from here sees what the destination will. */

@@ -146,8 +146,8 @@ bool pmu_cpu_realize(X86CPU *cpu, Error **errp)
         error_setg(errp, "Feature 'perfmon-v2' needs 'perfctr-core'");
         return false;
     }
-    config->insn_clocks = env->retire_config.insn_clocks;
-    config->refclk_ratio = env->retire_config.refclk_ratio;
+    config->insn_clocks = cpu->retire_config.insn_clocks;
+    config->refclk_ratio = cpu->retire_config.refclk_ratio;
     if (!pmu_configure(config, cpu->pmu_version, cpu->pmu_counters, &bad)) {
         if (bad.max) {
             error_setg(errp, "Property '%s' must be between %" PRIu32 " and %"
@@ -169,7 +169,8 @@ bool pmu_cpu_realize(X86CPU *cpu, Error **errp)
         /* CPUID has K8's. */
         retire_cpu_family_15h(cpu);
     }
-    retire_cpu_realize_rows(cpu, &pmu_retire_counters);
+    cpu->retire_config.caches_of_cpuid = true;
+    retire_add_observer(cpu, &pmu_observer, true);
 #endif
     return true;
 }

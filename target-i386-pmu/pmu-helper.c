@@ -33,35 +33,42 @@ static const PmuQuantity memory_quantities[] = {
 
 #define PMU_BRANCHES    (PMU_BIT(PMU_MISP_RET + 1) - PMU_BIT(PMU_COND_TAKEN))
 
-static RetireDetail pmu_counters_wanted(CPUX86State *env, RetireRow row,
-                                        RetireAccesses *accesses)
+static RetireWants pmu_retire_wants(CPUX86State *env, RetireRow row)
 {
     PmuState *s = &env->pmu;
     const PmuConfig *config = &env_archcpu(env)->pmu_config;
+    RetireWants wants = RETIRE_WANT_COUNT;
     uint32_t wanted;
 
     pmu_set_svm(s, config, env->efer & MSR_EFER_SVME,
                 env->hflags & HF_GUEST_MASK);
     wanted = pmu_wanted(s, (PmuRow)row);
-    *accesses = pmu_wants_caches(s, (PmuRow)row) ? RETIRE_EACH_SOURCE :
-                wanted & PMU_MEMORY ? RETIRE_ALL_ACCESSES : RETIRE_NO_ACCESSES;
-    if (wanted & PMU_MISPREDICTED) {
-        return RETIRE_PREDICTIONS;
-    } else if (pmu_wants_classes(s, (PmuRow)row)) {
-        return RETIRE_EACH_CLASS;
-    } else if (wanted & PMU_BRANCHES) {
-        return RETIRE_ALL_BRANCHES;
+    if (!wanted) {
+        return 0;
     }
-    return wanted ? RETIRE_NO_BRANCHES : RETIRE_NOTHING;
+    if (wanted & PMU_MISPREDICTED) {
+        wants |= RETIRE_WANT_CLASSES | RETIRE_WANT_PREDICT;
+    } else if (pmu_wants_classes(s, (PmuRow)row)) {
+        wants |= RETIRE_WANT_CLASSES;
+    }
+    if (wanted & PMU_MEMORY) {
+        wants |= RETIRE_WANT_ACCESSES;
+    }
+    if (pmu_wants_caches(s, (PmuRow)row)) {
+        wants |= RETIRE_WANT_ACCESSES | RETIRE_WANT_SOURCES;
+    }
+    return wants;
 }
 
-static uint32_t pmu_counters_distance(CPUX86State *env, RetireRow row,
-                                      uint32_t *branches)
+static void pmu_retire_distance(CPUX86State *env, RetireRow row,
+                                RetireDistance *d)
 {
-    uint32_t due;
+    uint32_t due, branches;
+    uint32_t insns = pmu_distances(&env->pmu, &env_archcpu(env)->pmu_config,
+                                   (PmuRow)row, &branches, &due);
 
-    return pmu_distances(&env->pmu, &env_archcpu(env)->pmu_config, (PmuRow)row,
-                         branches, &due);
+    d->insns = MIN(d->insns, insns);
+    d->branches = MIN(d->branches, branches);
 }
 
 static void count_memory(PmuState *s, PmuRow row, const uint64_t *n)
@@ -80,24 +87,25 @@ static void count_memory(PmuState *s, PmuRow row, const uint64_t *n)
     }
 }
 
-static void pmu_counters_count(CPUX86State *env, RetireRow row, uint32_t insns,
-                               const uint64_t *branches,
-                               const uint64_t *memory)
+static void count_quantity(CPUX86State *env, RetireRow row, PmuQuantity q,
+                           uint64_t n)
 {
-    PmuState *s = &env->pmu;
+    if (n) {
+        pmu_count(&env->pmu, (PmuRow)row, q, n);
+    }
+}
 
-    if (insns) {
-        pmu_count(s, (PmuRow)row, PMU_INSNS, insns);
+static void pmu_retire_count(CPUX86State *env, RetireRow row,
+                             const RetireTotals *n)
+{
+    count_quantity(env, row, PMU_INSNS, n->insns);
+    /* Where nobody tells classes apart, one is as good as another. */
+    count_quantity(env, row, PMU_JMP, n->near);
+    for (int i = 0; n->branches && i < RETIRE_NR_CLASSES; i++) {
+        count_quantity(env, row, PMU_COND_TAKEN + i, n->branches[i]);
     }
-    if (pmu_wanted(s, (PmuRow)row) & PMU_BRANCHES) {
-        for (int i = 0; i < RETIRE_NR_CLASSES; i++) {
-            if (branches[i]) {
-                pmu_count(s, (PmuRow)row, PMU_COND_TAKEN + i, branches[i]);
-            }
-        }
-    }
-    if (memory) {
-        count_memory(s, (PmuRow)row, memory);
+    if (n->memory) {
+        count_memory(&env->pmu, (PmuRow)row, n->memory);
     }
 }
 
@@ -112,7 +120,7 @@ static void deliver_pmi(CPUState *cs, run_on_cpu_data masks)
     apic_deliver_pmi(X86_CPU(cs)->apic_state, masks.host_int);
 }
 
-static void pmu_counters_sync(CPUX86State *env)
+static void pmu_retire_sync(CPUX86State *env)
 {
     X86CPU *cpu = env_archcpu(env);
     CPUState *cs = CPU(cpu);
@@ -135,11 +143,29 @@ static void pmu_counters_sync(CPUX86State *env)
     }
 }
 
-const RetireCounters pmu_retire_counters = {
-    .wanted = pmu_counters_wanted,
-    .distance = pmu_counters_distance,
-    .count = pmu_counters_count,
-    .sync = pmu_counters_sync,
+static void pmu_retire_observe(CPUX86State *env, const RetireStory *story)
+{
+    RetireClass class = story->far ? RETIRE_FAR :
+                        retire_class(story->branch, story->taken);
+
+    if (!story->part) {
+        count_quantity(env, story->row, PMU_INSNS, 1);
+    }
+    if (class != RETIRE_NR_CLASSES) {
+        count_quantity(env, story->row, PMU_COND_TAKEN + class, 1);
+        class = retire_mispredicted(class);
+        if (story->mispredicted && class != RETIRE_NR_CLASSES) {
+            count_quantity(env, story->row, PMU_COND_TAKEN + class, 1);
+        }
+    }
+    pmu_retire_sync(env);
+}
+
+const RetireObserver pmu_observer = {
+    .wants = pmu_retire_wants,
+    .distance = pmu_retire_distance,
+    .count = pmu_retire_count,
+    .observe = pmu_retire_observe,
 };
 
 void pmu_cpu_interrupt(CPUX86State *env)
@@ -147,7 +173,7 @@ void pmu_cpu_interrupt(CPUX86State *env)
     if (pmu_wanted(&env->pmu, (PmuRow)retire_row(env)) &
         PMU_BIT(PMU_INTERRUPTS)) {
         pmu_count(&env->pmu, (PmuRow)retire_row(env), PMU_INTERRUPTS, 1);
-        pmu_counters_sync(env);
+        pmu_retire_sync(env);
         cpu_sync_retire(env);
     }
 }
@@ -158,7 +184,7 @@ uint64_t pmu_cpu_rdmsr(CPUX86State *env, uint32_t msr, uintptr_t ra)
     uint64_t val = 0;
 
     if (cpu->enable_pmu) {
-        retire_cpu_count(env);
+        retire_cpu_settle(env);
         if (pmu_rdmsr(&env->pmu, &cpu->pmu_config, msr, &val) == PMU_MSR_GP) {
             raise_exception_err_ra(env, EXCP0D_GPF, 0, ra);
         }
@@ -176,7 +202,7 @@ void pmu_cpu_wrmsr(CPUX86State *env, uint32_t msr, uint64_t val, uintptr_t ra)
     if (!cpu->enable_pmu) {
         return;
     }
-    retire_cpu_count(env);
+    retire_cpu_settle(env);
     switch (pmu_wrmsr(s, &cpu->pmu_config, msr, val)) {
     case PMU_MSR_GP:
         raise_exception_err_ra(env, EXCP0D_GPF, 0, ra);
@@ -219,7 +245,7 @@ bool pmu_cpu_rdpmc(CPUX86State *env, uintptr_t ra)
     if (!cpu->enable_pmu) {
         return false;
     }
-    retire_cpu_count(env);
+    retire_cpu_settle(env);
     if (!pmu_rdpmc(&env->pmu, &cpu->pmu_config, env->regs[R_ECX], &val)) {
         raise_exception_ra(env, EXCP0D_GPF, ra);
     }
@@ -243,7 +269,7 @@ void pmu_cpu_rsm(CPUX86State *env)
     X86CPU *cpu = env_archcpu(env);
 
     if (cpu->enable_pmu) {
-        retire_cpu_count(env);
+        retire_cpu_settle(env);
         pmu_rsm(&env->pmu, &cpu->pmu_config);
     }
 }

@@ -40,7 +40,7 @@ int pmu_cpu_pre_load(void *opaque);
 bool pmu_cpu_loaded(X86CPU *cpu);
 
 #ifdef CONFIG_TCG
-extern const RetireCounters pmu_retire_counters;
+extern const RetireObserver pmu_observer;
 
 /*
  * RDMSR and WRMSR of an MSR that nobody else has, and what of MSR
@@ -63,7 +63,7 @@ bool pmu_cpu_rdpmc(CPUX86State *env, uintptr_t ra);
 
 /*
  * What the registers are at this moment, without changing anything; on the
- * CPU's own thread, outside its loop: retire_exec_exit() has reported all.
+ * CPU's own thread, outside its loop, where all has been reported.
  */
 void pmu_cpu_peek(CPUX86State *env, PmuState *s);
 

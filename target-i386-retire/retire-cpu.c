@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* What retires: the models' properties, and the mode. */
+/* What retires: the models' properties, and the observers of a CPU. */
 
 #include "qemu/osdep.h"
 #include "qemu/units.h"
@@ -8,42 +8,50 @@
 #include "retire.h"
 #include "compat.h"
 
+/*
+ * Each thread of a program has a copy of env, and a reset clears most of env,
+ * so what is large is elsewhere in X86CPU; target/i386/retire, lwp and pmu
+ * together add 2 KiB to env at most.
+ */
+QEMU_BUILD_BUG_ON(offsetof(CPUX86State, end_init_save) -
+                  offsetof(CPUX86State, retire) > 2 * KiB - 192);
+
 /* What a property of the caches is that nobody has set */
 #define RETIRE_AS_CPUID UINT32_MAX
 
 static const Property properties[] = {
     DEFINE_PROP_UINT32("insn-clocks", X86CPU,
-                       env.retire_config.insn_clocks, 1),
+                       retire_config.insn_clocks, 1),
     DEFINE_PROP_UINT32("refclk-ratio", X86CPU,
-                       env.retire_config.refclk_ratio, RETIRE_REFCLK_UNIT),
+                       retire_config.refclk_ratio, RETIRE_REFCLK_UNIT),
     DEFINE_PROP_SIZE32("l1d-size", X86CPU,
-                       env.retire_config.cache[RETIRE_L1D].size,
+                       retire_config.cache[RETIRE_L1D].size,
                        RETIRE_AS_CPUID),
     DEFINE_PROP_UINT32("l1d-assoc", X86CPU,
-                       env.retire_config.cache[RETIRE_L1D].assoc,
+                       retire_config.cache[RETIRE_L1D].assoc,
                        RETIRE_AS_CPUID),
     DEFINE_PROP_SIZE32("l2-size", X86CPU,
-                       env.retire_config.cache[RETIRE_L2].size,
+                       retire_config.cache[RETIRE_L2].size,
                        RETIRE_AS_CPUID),
     DEFINE_PROP_UINT32("l2-assoc", X86CPU,
-                       env.retire_config.cache[RETIRE_L2].assoc,
+                       retire_config.cache[RETIRE_L2].assoc,
                        RETIRE_AS_CPUID),
     DEFINE_PROP_SIZE32("l3-size", X86CPU,
-                       env.retire_config.cache[RETIRE_L3].size,
+                       retire_config.cache[RETIRE_L3].size,
                        RETIRE_AS_CPUID),
     DEFINE_PROP_UINT32("l3-assoc", X86CPU,
-                       env.retire_config.cache[RETIRE_L3].assoc,
+                       retire_config.cache[RETIRE_L3].assoc,
                        RETIRE_AS_CPUID),
     DEFINE_PROP_UINT32("l2-latency", X86CPU,
-                       env.retire_config.latency[RETIRE_SOURCE_L2], 20),
+                       retire_config.latency[RETIRE_SOURCE_L2], 20),
     DEFINE_PROP_UINT32("l3-latency", X86CPU,
-                       env.retire_config.latency[RETIRE_SOURCE_L3], 60),
+                       retire_config.latency[RETIRE_SOURCE_L3], 60),
     DEFINE_PROP_UINT32("remote-latency", X86CPU,
-                       env.retire_config.latency[RETIRE_SOURCE_REMOTE], 120),
+                       retire_config.latency[RETIRE_SOURCE_REMOTE], 120),
     DEFINE_PROP_UINT32("dram-latency", X86CPU,
-                       env.retire_config.latency[RETIRE_SOURCE_DRAM], 200),
+                       retire_config.latency[RETIRE_SOURCE_DRAM], 200),
     DEFINE_PROP_UINT32("other-latency", X86CPU,
-                       env.retire_config.latency[RETIRE_SOURCE_OTHER], 400),
+                       retire_config.latency[RETIRE_SOURCE_OTHER], 400),
     DEFINE_PROP_STRING("branch-predictor", X86CPU, lwp_branch_predictor),
 };
 
@@ -57,6 +65,7 @@ void retire_cpu_init(X86CPU *cpu)
         /* Only LWP had these models once. */
         object_property_add_alias(OBJECT(cpu), alias, OBJECT(cpu), name);
     }
+    retire_test_init(cpu);
 }
 
 static bool in_range(const char *name, const char *suffix, uint32_t val,
@@ -152,12 +161,12 @@ static const RetireGeometry family_15h[RETIRE_NR_LEVELS] = {
 
 void retire_cpu_family_15h(X86CPU *cpu)
 {
-    RetireGeometry *l3 = &cpu->env.retire_config.cache[RETIRE_L3];
+    RetireGeometry *l3 = &cpu->retire_config.cache[RETIRE_L3];
 
     if (!cpu->enable_l3_cache && l3->size == RETIRE_AS_CPUID) {
         l3->size = 0;
     }
-    default_caches(&cpu->env.retire_config, family_15h);
+    default_caches(&cpu->retire_config, family_15h);
 }
 
 /* Whether the fields of CPUID's leaves can say that @level is like that. */
@@ -178,14 +187,15 @@ static bool cpuid_can_show(CPUX86State *env, int level, const RetireGeometry *g)
 }
 
 /*
- * Who counts by row has the caches of CPUID, unless properties say otherwise;
- * then CPUID has them, too.
+ * RetireConfig.caches_of_cpuid: the caches are those that CPUID shows, and
+ * where properties say otherwise, CPUID shows what properties say, because
+ * guests compare counts of misses with the sizes in CPUID.
  */
 static bool same_as_cpuid(X86CPU *cpu, Error **errp)
 {
     static CPUCacheInfo info[RETIRE_NR_LEVELS];
     CPUX86State *env = &cpu->env;
-    RetireGeometry *cache = env->retire_config.cache;
+    RetireGeometry *cache = cpu->retire_config.cache;
     RetireGeometry from[RETIRE_NR_LEVELS] = { };
     CPUCacheInfo *seen[RETIRE_NR_LEVELS], *shown[RETIRE_NR_LEVELS];
 
@@ -211,8 +221,8 @@ static bool same_as_cpuid(X86CPU *cpu, Error **errp)
         }
         from[RETIRE_L3].size = 0;
     }
-    default_caches(&env->retire_config, from);
-    if (!check_caches(&env->retire_config, errp)) {
+    default_caches(&cpu->retire_config, from);
+    if (!check_caches(&cpu->retire_config, errp)) {
         return false;
     }
     cpu->enable_l3_cache = cache[RETIRE_L3].size;
@@ -242,7 +252,10 @@ static RetireUncore *uncore;
 static bool has_siblings(X86CPU *cpu)
 {
 #ifdef CONFIG_USER_ONLY
-    /* The thread that creates another was the only one. */
+    /*
+     * The only thread there is makes the CPU of the second one, so nobody uses
+     * the caches when this makes them begin to take locks.
+     */
     return first_cpu && first_cpu != CPU(cpu);
 #else
     return current_machine->smp.max_cpus > 1;
@@ -251,9 +264,10 @@ static bool has_siblings(X86CPU *cpu)
 
 bool retire_cpu_realize_caches(X86CPU *cpu, Error **errp)
 {
-    RetireConfig *config = &cpu->env.retire_config;
+    RetireConfig *config = &cpu->retire_config;
 
-    if (cpu->retire_counters) {
+    retire_test_realize(cpu);
+    if (config->caches_of_cpuid) {
         if (!same_as_cpuid(cpu, errp)) {
             return false;
         }
@@ -267,7 +281,7 @@ bool retire_cpu_realize_caches(X86CPU *cpu, Error **errp)
         return true;
     }
     if (!uncore) {
-        uncore = retire_uncore_new(cpu->env.retire_config.cache);
+        uncore = retire_uncore_new(config->cache);
     }
     if (!uncore) {
         error_setg(errp, "Not enough memory for 'l3-size'");
@@ -276,13 +290,18 @@ bool retire_cpu_realize_caches(X86CPU *cpu, Error **errp)
     if (has_siblings(cpu)) {
         retire_uncore_share(uncore);
     }
+    cpu->retire_cache = retire_cache_new(uncore, config->cache,
+                                         &cpu->retire_models.filter);
+    if (!cpu->retire_cache) {
+        error_setg(errp, "Not enough memory for 'l1d-size' and 'l2-size'");
+        return false;
+    }
     return true;
 }
 
-bool retire_cpu_realize(X86CPU *cpu, const RetireConsumer *consumer, bool loads,
-                        Error **errp)
+bool retire_cpu_realize(X86CPU *cpu, Error **errp)
 {
-    RetireConfig *config = &cpu->env.retire_config;
+    RetireConfig *config = &cpu->retire_config;
 
     if (!check_ranges(config, errp)) {
         return false;
@@ -296,14 +315,28 @@ bool retire_cpu_realize(X86CPU *cpu, const RetireConsumer *consumer, bool loads,
                    "'off', not '%s'", cpu->lwp_branch_predictor);
         return false;
     }
+    /* User mode emulation has no reset that would call retire_cpu_flush(). */
+    retire_predictor_init(&cpu->retire_models.predictor);
     config->latency_worst = 0;
     for (int i = 0; i < RETIRE_NR_SOURCES; i++) {
         config->latency_worst = MAX(config->latency_worst,
                                     2 * config->latency[i]);
     }
-    config->has_caches = loads;
-    cpu->retire_consumer = consumer;
     return true;
+}
+
+void retire_add_observer(X86CPU *cpu, const RetireObserver *observer,
+                         bool caches)
+{
+    int n = 0;
+
+    while (cpu->retire_observer[n]) {
+        n++;
+    }
+    /* retire_observer[] has one more element, which is always NULL. */
+    assert(n < RETIRE_MAX_OBSERVERS);
+    cpu->retire_observer[n] = observer;
+    cpu->retire_config.has_caches |= caches;
 }
 
 void retire_cpu_unrealize(X86CPU *cpu)
@@ -320,15 +353,6 @@ bool retire_has_caches(void)
     return uncore;
 }
 
-void retire_cpu_flush_caches(X86CPU *cpu)
-{
-    if (cpu->retire_cache) {
-        retire_cache_flush(cpu->retire_cache);
-    } else {
-        retire_uncore_flush(uncore);
-    }
-}
-
 void retire_flush_line(uint64_t line)
 {
     retire_uncore_flush_line(uncore, line);
@@ -339,16 +363,15 @@ void retire_cpu_flush(X86CPU *cpu)
     if (cpu->retire_cache) {
         retire_cache_flush(cpu->retire_cache);
     }
-    memset(&cpu->env.retire_predictor, 0, sizeof(cpu->env.retire_predictor));
-    retire_counting_init(&cpu->env.retire_counting);
+    retire_predictor_init(&cpu->retire_models.predictor);
 }
 
 /*
- * The filter's lines are linear, so it lasts as long as this number, which is
- * never 0.  It changes whenever the TLB forgets more than a page; for a page,
- * see retire_page_flushed().
+ * A number that changes whenever the TLB forgets more than a page, and is never
+ * 0.  As the lines of the filter are linear, the filter is valid as long as
+ * this is RetireFilter.mapping, which retire_page_flushed() makes 0.
  */
-static uint64_t mapping(CPUX86State *env)
+static uint64_t retire_mapping(CPUX86State *env)
 {
     uint64_t flushes = 1;
 
@@ -362,77 +385,13 @@ static uint64_t mapping(CPUX86State *env)
     return flushes;
 }
 
-void retire_cpu_set_mode(CPUX86State *env, RetireMode mode, bool loads)
+void retire_cpu_use_caches(CPUX86State *env)
 {
-    X86CPU *cpu = env_archcpu(env);
-    uint64_t flags = (uint64_t)mode << RETIRE_TB_MODE_SHIFT;
+    RetireFilter *filter = &retire_models(env)->filter;
+    uint64_t now = retire_mapping(env);
 
-    if (mode != RETIRE_OFF) {
-        flags |= loads ? RETIRE_TB_LOADS : 0;
-        flags |= env->retire.learns ? RETIRE_TB_LEARNS : 0;
-        flags |= env->retire.row_flags;
+    if (filter->mapping != now) {
+        retire_filter_clear(filter);
+        filter->mapping = now;
     }
-    if (flags & (RETIRE_TB_LOADS | RETIRE_TB_CACHES)) {
-        uint64_t now = mapping(env);
-
-        if (!cpu->retire_cache) {
-            cpu->retire_cache = retire_cache_new(uncore,
-                                                 env->retire_config.cache,
-                                                 &env->retire_filter);
-            if (!cpu->retire_cache) {
-                error_report("Not enough memory for the caches of 'lwp-dme'");
-                abort();
-            }
-        }
-        if (env->retire_filter.mapping != now) {
-            retire_filter_clear(&env->retire_filter);
-            env->retire_filter.mapping = now;
-        }
-    }
-    env->retire_flags = flags;
-}
-
-void retire_cpu_count(CPUX86State *env)
-{
-    const RetireConsumer *c = env_archcpu(env)->retire_consumer;
-    RetireCount n = retire_take(&env->retire);
-
-    c->count(env, &n);
-}
-
-void cpu_sync_retire(CPUX86State *env)
-{
-    const RetireConsumer *c = env_archcpu(env)->retire_consumer;
-    RetireState *r = &env->retire;
-    RetireMode mode = RETIRE_OFF;
-    bool loads = false;
-
-    if (likely(!c)) {
-        return;
-    }
-#ifdef CONFIG_USER_ONLY
-    /*
-     * A signal is being delivered, and memory cannot be accessed.  The CPL
-     * stays, so the mode does; the next block looks at what is due.
-     */
-    if (r->due) {
-        return;
-    }
-#endif
-    retire_cpu_count(env);
-    mode = c->mode(env, &loads);
-    if (mode != RETIRE_OFF) {
-        if (mode != RETIRE_BOUNDARY && r->step) {
-            mode = RETIRE_STEP;
-        }
-        retire_arm(r, c->distance(env));
-        r->misses = r->misses_armed = loads ? c->misses(env) : 0;
-#ifdef CONFIG_TCG
-        /* A debug trap of this instruction must not wait (DR7). */
-        if (cpu_loop_exit_requested(env_cpu(env))) {
-            retire_expire(r);
-        }
-#endif
-    }
-    retire_cpu_set_mode(env, mode, loads);
 }

@@ -9,22 +9,16 @@
 struct DisasContext;
 
 typedef struct RetireDisas {
-    RetireMode mode;        /* of the block */
-    bool loads;             /* accesses to memory go through the caches */
-    bool accesses;          /* they are counted by row, */
-    bool sources;           /* and so is where the caches have the lines */
-    bool rows;              /* it is counted by row, */
-    bool classes;           /* and so are branches by class, */
-    bool predicts;          /* and how they were predicted, */
-    bool sums;              /* or near ones are taken off the fuse, */
-    bool told;              /* but the consumer wants to know, too */
-    bool leaves;            /* at its start if the fuse trips */
-    bool learns;            /* the last branch is shown to the predictor */
-    bool last_late;         /* the block's last instruction is counted late */
+    RetireWants wants;      /* of all observers, */
+    unsigned observers;     /* who these are, a bit for each */
+    bool sources;           /* accesses to memory go through the caches */
+    bool accesses;          /* they are counted */
+    bool story;             /* those of what is observed are told */
+    bool observed;          /* the block's last instruction is, in any case, */
+    bool forced;            /* not because helper_retire_next() says so */
     bool late;              /* the current one is, if it ends the block */
-    bool uncounted;         /* the current instruction never counts */
-    bool silent;            /* not even by row: somebody else does that */
-    bool no_return;         /* its helper does not come back */
+    bool entry;             /* the current instruction enters the kernel */
+    bool silent;            /* somebody else tells of it: retire_one() */
     bool is_far;            /* the current instruction is a far branch */
     bool repeats;           /* it is a string instruction with a REP prefix */
     bool has_rep;           /* the block has one of these */
@@ -39,6 +33,7 @@ typedef struct RetireDisas {
     RetireBranch branch;    /* what the current instruction is */
     TCGv_i64 slot, addr;    /* for retire_gen_access() */
     TCGv ip;                /* its effective address, if counted late */
+    target_long jump;       /* how far a direct branch goes */
     TCGv next;              /* of what follows in memory, if it is a CALL */
     uint32_t offset;        /* the instruction's address in the page */
     uint32_t length;        /* and its length, in bytes */
@@ -66,8 +61,9 @@ static void retire_gen_exit(struct DisasContext *s);
 static target_ulong retire_rep_max(struct DisasContext *s, target_ulong max);
 
 /*
- * The current instruction comes last in its block, and the consumer is told of
- * it when it is done, if it is @counted.  Called before its code is emitted.
+ * The current instruction comes last in its block, and is observed when it is
+ * done; it does not enter the kernel if it is @counted.  Called before its code
+ * is emitted.
  */
 static void retire_gen_late(struct DisasContext *s, bool counted);
 

@@ -69,19 +69,19 @@ enum {
 #define CFG_VECTOR(cfg) ((uint8_t)((cfg) >> 40))
 #define CFG_FIELDS      0xffff00000000ull       /* COREID and VECTOR */
 
-#define FLATTEN         __attribute__((flatten))
 #define NOINLINE        __attribute__((noinline))
 #define MIN(a, b)       ((a) < (b) ? (a) : (b))
 #define MAX(a, b)       ((a) > (b) ? (a) : (b))
 
 /* The bit of Filters that suppresses each kind of branches. */
-static const uint32_t branch_filter[RETIRE_NR_BRANCHES] = {
-    [RETIRE_BRANCH_COND] = FILTER_NCB,
-    [RETIRE_BRANCH_JMP] = FILTER_NRB,
-    [RETIRE_BRANCH_CALL] = FILTER_NRB,
-    [RETIRE_BRANCH_RET] = FILTER_NRB,
-    [RETIRE_BRANCH_JMP_ABS] = FILTER_NAB,
-    [RETIRE_BRANCH_CALL_ABS] = FILTER_NAB,
+static const uint32_t class_filter[RETIRE_FAR] = {
+    [RETIRE_COND_TAKEN] = FILTER_NCB,
+    [RETIRE_COND_NOT_TAKEN] = FILTER_NCB,
+    [RETIRE_JMP] = FILTER_NRB,
+    [RETIRE_JMP_IND] = FILTER_NAB,
+    [RETIRE_CALL] = FILTER_NRB,
+    [RETIRE_CALL_IND] = FILTER_NAB,
+    [RETIRE_RET] = FILTER_NRB,
 };
 
 /* The bit that selects each source of data, if there is one. */
@@ -342,7 +342,7 @@ static inline uint64_t distance_of(const LwpState *s, const LwpTimed *t,
 /* The same for the nearest of all but BRE. */
 static inline uint32_t distance(const LwpState *s)
 {
-    uint64_t d = RETIRE_FUSE_MAX;
+    uint64_t d = RETIRE_BUDGET_MAX;
 
     if (s->only) {
         return MIN((int32_t)d, MAX(s->counter[s->only - 1], 0));
@@ -355,31 +355,57 @@ static inline uint32_t distance(const LwpState *s)
     return (uint32_t)d;
 }
 
-/* A branch is an instruction, too. */
-static inline uint32_t or_branches(const LwpState *s, uint32_t run)
+void lwp_distance(const LwpState *s, RetireDistance *d)
 {
-    if (s->by_prediction || !enabled(s, LWP_EVENT_BRE)) {
-        return run;
+    d->insns = MIN(d->insns, distance(s));
+    if (enabled(s, LWP_EVENT_BRE) && !s->one_by_one) {
+        uint32_t left = (uint32_t)MAX(s->counter[LWP_EVENT_BRE - 1], 0);
+
+        d->branches = MIN(d->branches, left);
     }
-    return MIN((int32_t)run, MAX(s->counter[LWP_EVENT_BRE - 1], 0));
+    if (lwp_wants_loads(s)) {
+        int32_t left = s->all_misses ? s->counter[LWP_EVENT_DME - 1] : 0;
+
+        d->misses = MIN(d->misses, (uint32_t)MAX(left, 0));
+        d->clocks |= wants_clocks(s);
+    }
+    d->now |= lwp_busy(s);
 }
 
-uint32_t lwp_distance(const LwpState *s)
+/* What follows from the enabled events and the filters. */
+static RetireWants select_wants(const LwpState *s)
 {
-    return s->npending ? 0 : or_branches(s, distance(s));
+    const uint32_t retirement = LWP_FLAG(LWP_EVENT_IRE) |
+        LWP_FLAG(LWP_EVENT_BRE) | LWP_FLAG(LWP_EVENT_DME) |
+        LWP_FLAG(LWP_EVENT_CNH) | LWP_FLAG(LWP_EVENT_RNH);
+    RetireWants wants = RETIRE_WANT_COUNT;
+
+    if (!(s->flags & retirement)) {
+        return 0;
+    }
+    wants |= s->predicts ? RETIRE_WANT_PREDICT : 0;
+    wants |= s->by_class ? RETIRE_WANT_CLASSES : 0;
+    wants |= s->one_by_one ? RETIRE_WANT_BRANCHES : 0;
+    wants |= lwp_wants_loads(s) ? RETIRE_WANT_SOURCES : 0;
+    if (s->ip_filter == LWP_IP_NONE && wants == RETIRE_WANT_COUNT) {
+        return 0;
+    }
+    return wants | (s->ip_filter == LWP_IP_ALL ? 0 : RETIRE_WANT_RANGE);
 }
 
 /* After a change of the enabled events or the filters. */
 static void select_events(LwpState *s, const LwpConfig *config)
 {
-    for (unsigned i = 0; i < RETIRE_NR_BRANCHES; i++) {
-        s->branch_unit[i] = enabled(s, LWP_EVENT_BRE) && branch_filter[i] &&
-                            !(s->filters & branch_filter[i]);
-    }
     s->predicts = enabled(s, LWP_EVENT_BRE) &&
                   (config->caps & LWP_CAP_PREDICTION);
     s->by_prediction = s->predicts && (s->filters & (FILTER_NMB | FILTER_NPB));
-    s->all_misses = s->ip_filter == LWP_IP_ALL && !wants_clocks(s) &&
+    s->by_class = enabled(s, LWP_EVENT_BRE) &&
+                  (s->filters & (FILTER_NCB | FILTER_NRB | FILTER_NAB));
+    /* Classes are counted where a block ends, whether it is in the range. */
+    s->one_by_one = s->by_prediction ||
+                    (s->by_class && s->ip_filter != LWP_IP_ALL);
+    s->by_class &= !s->one_by_one;
+    s->all_misses = s->ip_filter == LWP_IP_ALL &&
                     !(s->filters & (FILTER_LATENCY | FILTER_CLF));
     s->nr_timed = 0;
     for (unsigned n = LWP_EVENT_IRE; n <= LWP_EVENT_RNH; n++) {
@@ -395,26 +421,11 @@ static void select_events(LwpState *s, const LwpConfig *config)
             s->nr_timed++;
         }
     }
+    s->wants = select_wants(s);
     s->only = 0;
     if (s->nr_timed == 1 && s->timed[0].rate == s->timed[0].unit &&
         !enabled(s, LWP_EVENT_BRE)) {
         s->only = s->timed[0].event;
-    }
-    s->wide = 0;
-}
-
-/* What the next interval of an event is at least. */
-static NOINLINE void set_floor(LwpState *s, unsigned event, int32_t floor)
-{
-    s->floor[event - 1] = floor;
-    s->wide &= ~LWP_FLAG(event);
-    for (unsigned i = 0; i < s->nr_timed; i++) {
-        const LwpTimed *t = &s->timed[i];
-
-        if (t->event == event &&
-            (floor + 1ull) * t->unit >= RETIRE_BLOCK_MAX * t->rate) {
-            s->wide |= LWP_FLAG(event);
-        }
     }
 }
 
@@ -487,7 +498,7 @@ static inline bool store_at(const Place *p, LwpState *s,
     uint32_t next = s->head + LWP_RECORD_SIZE;
     uint32_t mask = 0;
     uint64_t prng = s->prng;
-    int32_t reset, floor;
+    int32_t reset;
     uint8_t vector = 0;
     bool full;
 
@@ -499,9 +510,8 @@ static inline bool store_at(const Place *p, LwpState *s,
     if (left < 0) {
         mask = random_mask(p);
         reset = ld_interval(p, event);
-        floor = reset & ~mask;
         if (mask) {
-            reset = floor | (int32_t)(prng_next(&prng) & mask);
+            reset = (reset & ~mask) | (int32_t)(prng_next(&prng) & mask);
         }
         /* Overrun shortens the next period (§1.1 step 5). */
         reset += left + 1;
@@ -516,7 +526,6 @@ static inline bool store_at(const Place *p, LwpState *s,
     } else {
         vector = interrupt_due(s, p, next);
         s->head = next;
-        s->ready -= s->ready > 0;
     }
     if (p->direct) {
         p->mem->ops->end(p->mem);
@@ -526,9 +535,6 @@ static inline bool store_at(const Place *p, LwpState *s,
     }
     if (left < 0) {
         s->counter[event - 1] = reset;
-        if (floor != s->floor[event - 1]) {
-            set_floor(s, event, floor);
-        }
     }
     if (vector || p->mem->reports) {
         p->mem->ops->report(p->mem, p->slot, record, full, vector);
@@ -549,7 +555,7 @@ static inline bool store_record(LwpState *s, LwpMem *mem,
     uint64_t cb = s->cbaddr, slot = s->base + s->head;
     LwpHost host;
 
-    if (mem->ops->begin(mem, cb, cb_size(mem->config), slot, s->ready, &host)) {
+    if (mem->ops->begin(mem, cb, cb_size(mem->config), slot, &host)) {
         return store_at(&(Place) { mem, cb, slot, true, host }, s, record,
                         left);
     }
@@ -625,203 +631,29 @@ static bool init_ip_filter(LwpState *s, const LwpConfig *config)
     return false;
 }
 
-RetireMode lwp_mode(const LwpState *s)
+void lwp_count(LwpState *s, const LwpConfig *config, const RetireTotals *n)
 {
-    const uint32_t retirement = LWP_FLAG(LWP_EVENT_IRE) |
-        LWP_FLAG(LWP_EVENT_BRE) | LWP_FLAG(LWP_EVENT_DME) |
-        LWP_FLAG(LWP_EVENT_CNH) | LWP_FLAG(LWP_EVENT_RNH);
-    unsigned kinds = 0;
+    uint64_t branches = n->near;
 
-    if (lwp_busy(s)) {
-        return RETIRE_BOUNDARY;
+    for (int i = 0; n->branches && i < RETIRE_FAR; i++) {
+        branches += s->filters & class_filter[i] ? 0 : n->branches[i];
     }
-    if (!(s->flags & retirement) ||
-        (s->ip_filter == LWP_IP_NONE && !s->predicts && !lwp_wants_loads(s))) {
-        return RETIRE_OFF;
+    if (n->insns | branches) {
+        count(s, config, n->insns, (uint32_t)branches);
     }
-    if (s->by_prediction) {
-        return RETIRE_PREDICTED;
-    }
-    if (s->ip_filter != LWP_IP_ALL) {
-        return RETIRE_RANGE;
-    }
-    for (unsigned i = 0; i < RETIRE_NR_BRANCHES; i++) {
-        kinds += s->branch_unit[i];
-    }
-    return kinds == 0 && !s->predicts ? RETIRE_INSNS :
-           kinds == RETIRE_NR_BRANCHES - 1 ? RETIRE_BRANCHES :
-           RETIRE_CLASSES;
-}
-
-/* What stays of an interval with its Random bits (Table 6-1). */
-static NOINLINE int32_t interval_floor(const LwpState *s, LwpMem *mem,
-                                       unsigned event)
-{
-    Place p = { .mem = mem, .cb = s->cbaddr };
-
-    return ld_interval(&p, event) & ~random_mask(&p);
-}
-
-static NOINLINE uint32_t look_ready(LwpState *s, LwpMem *mem, uint32_t n)
-{
-    uint64_t slot = s->base + s->head;
-    uint64_t page = PAGE_SIZE - (slot & (PAGE_SIZE - 1));
-
-    /* The rest of the page is there, too. */
-    n = MAX(n, (uint32_t)page / LWP_RECORD_SIZE);
-    n = MIN(n, (s->size - s->head) / LWP_RECORD_SIZE);
-    if (mem->ops->writable(mem, s->cbaddr, cb_size(mem->config)) &&
-        mem->ops->writable(mem, slot, n * LWP_RECORD_SIZE)) {
-        s->ready = n;
-    }
-    return s->ready;
-}
-
-/* How many records could be stored now, up to @n that are wanted. */
-static inline uint32_t ready(LwpState *s, LwpMem *mem, uint32_t n)
-{
-    return s->ready >= n ? n : look_ready(s, mem, n);
-}
-
-/*
- * Whether the records of all events that fall due in @block can be stored
- * behind it: what they have in them is then known, and nothing can fail.
- */
-static bool foresee(LwpState *s, LwpMem *mem, const RetireBlock *block)
-{
-    bool again = false;
-    uint32_t n = 0;
-
-    for (unsigned i = 0; i < s->nr_timed; i++) {
-        const LwpTimed *t = &s->timed[i];
-        int32_t left = s->counter[t->event - 1];
-        int32_t *floor = &s->floor[t->event - 1];
-        uint64_t d = distance_of(s, t, left);
-        uint64_t gap;
-
-        if (d >= block->insns) {
-            continue;
-        }
-        if (left < 0 || !ready(s, mem, 1)) {
-            return false;
-        }
-        if (!*floor) {
-            set_floor(s, t->event, interval_floor(s, mem, t->event));
-        }
-        /* At least so many instructions are between two of them. */
-        gap = (*floor + 1ull) * t->unit / t->rate;
-        if (!gap) {
-            return false;   /* an overrun is for the next instruction (§1.1) */
-        }
-        n++;
-        d += gap;
-        if (d < block->insns) {
-            n += (uint32_t)((block->insns - 1 - d) / gap + 1);
-            again = true;
-        }
-    }
-    /* Records that are stored together have one interrupt. */
-    if (again && (s->cfg & LWP_FLAG_INT) &&
-        (ld32(mem, s->cbaddr + CB_FLAGS) & LWP_FLAG_INT)) {
-        return false;
-    }
-    return ready(s, mem, n) >= n;
-}
-
-/*
- * The event of the block that has just run which came first, but for those in
- * @others, and the number of its instruction; @insns of the block have retired
- * and been counted.
- */
-static inline unsigned first_due(const LwpState *s, uint32_t insns,
-                                 uint32_t others, uint32_t *at)
-{
-    unsigned first = 0;
-
-    if (s->only) {
-        int32_t left = s->counter[s->only - 1];
-
-        *at = MAX((int32_t)insns + left, 0);
-        return left < 0 && !others ? s->only : 0;
-    }
-    for (unsigned i = 0; i < s->nr_timed; i++) {
-        const LwpTimed *t = &s->timed[i];
-        int64_t over = -1 - (int64_t)s->counter[t->event - 1];
-        uint64_t back;
-
-        if (over < 0 || (others & LWP_FLAG(t->event))) {
-            continue;
-        }
-        over *= t->unit;
-        if (t->event == LWP_EVENT_RNH) {
-            over += s->ref_fraction;
-        }
-        back = MIN(over / t->rate + 1, insns);
-        if (!first || insns - back < *at) {
-            first = t->event;
-            *at = insns - (uint32_t)back;
-        }
-    }
-    return first;
-}
-
-/* Whether a record can be stored after all that may have happened since. */
-static NOINLINE bool still_ready(LwpState *s, LwpMem *mem)
-{
-    s->ready = 0;
-    return ready(s, mem, 1);
-}
-
-/*
- * Count, and take care of the events of @n->due: store their records if
- * @mem is not NULL, or gather them.  A store that faults is an exception only
- * if @may_fault.
- */
-static void count_due(LwpState *s, const LwpConfig *config, LwpMem *mem,
-                      const RetireCount *n, bool may_fault)
-{
-    uint32_t insns = n->due ? n->of_due : 0;
-    uint32_t others = 0, at;
-    unsigned event;
-
-    if (n->insns | n->branches) {
-        count(s, config, n->insns, n->branches);
-    }
-    lwp_count_misses(s, n->misses);
-    while (insns && (event = first_due(s, insns, others, &at))) {
-        gather(s, event, 0, retire_block_ip(n->due, at), 0);
-        if (mem && ((may_fault && s->ready > 0) || still_ready(s, mem))) {
-            store_next(s, mem);
-            if (s->only && s->counter[event - 1] >= 0) {
-                break;
-            }
-        } else {
-            others |= LWP_FLAG(event);
-        }
+    /* If only somebody else wants loads, others of their misses pass, too. */
+    if (n->misses && lwp_wants_loads(s)) {
+        count_event(s, LWP_EVENT_DME, n->misses);
+        count_clocks(s, config, (uint64_t)n->misses *
+                                config->model.latency[RETIRE_SOURCE_L2]);
     }
 }
 
-void lwp_count(LwpState *s, const LwpConfig *config, const RetireCount *n)
+/* Whether a record could be stored now. */
+static bool ready(const LwpState *s, LwpMem *mem)
 {
-    count_due(s, config, NULL, n, false);
-}
-
-void lwp_count_misses(LwpState *s, uint32_t n)
-{
-    if (n) {
-        count_event(s, LWP_EVENT_DME, n);
-    }
-}
-
-/* Whether foresee() holds for any block that runs next. */
-static inline bool foresee_any(const LwpState *s)
-{
-    const uint32_t timed = LWP_FLAG(LWP_EVENT_IRE) | LWP_FLAG(LWP_EVENT_CNH) |
-                           LWP_FLAG(LWP_EVENT_RNH);
-
-    return s->ready >= s->nr_timed && !(s->flags & timed & ~s->wide) &&
-           s->ip_filter == LWP_IP_ALL && !s->by_prediction &&
-           !(s->flags & LWP_FLAG(LWP_EVENT_BRE));
+    return mem->ops->writable(mem, s->cbaddr, cb_size(mem->config)) &&
+           mem->ops->writable(mem, s->base + s->head, LWP_RECORD_SIZE);
 }
 
 /*
@@ -835,60 +667,13 @@ static inline void defer(LwpState *s, uint64_t ip)
     s->away = 0;
 }
 
-/* One function is a third cheaper than ten. */
-FLATTEN RetirePlan lwp_trip(LwpState *s, LwpMem *mem, const RetireBlock *block,
-                            const RetireCount *n)
-{
-    uint32_t near;
-
-    /* What was foreseen may have changed without anybody having been told. */
-    defer(s, block->ip);
-    count_due(s, mem->config, mem, n, true);
-    s->deferred = false;
-    if (lwp_busy(s) && !lwp_boundary(s, mem, block->ip)) {
-        return (RetirePlan) { .action = RETIRE_PLAN_STEP };
-    }
-    near = distance(s);
-    if (!s->branch_unit[block->branch] ||
-        s->counter[LWP_EVENT_BRE - 1] > 0) {
-        if (block->insns <= near) {
-            /* The fuse may be negative now; then the next block trips again. */
-            return (RetirePlan) {
-                .action = RETIRE_PLAN_RUN,
-                .insns = or_branches(s, near),
-                .foreseen = near < RETIRE_FUSE_MAX && foresee_any(s),
-            };
-        }
-        /* Blocks that may not count anything do not trip. */
-        if (!block->late && s->ip_filter == LWP_IP_ALL && !s->by_prediction &&
-            foresee(s, mem, block)) {
-            return (RetirePlan) { .action = RETIRE_PLAN_DUE };
-        }
-    }
-    return (RetirePlan) {
-        .action = RETIRE_PLAN_STEP,
-        .insns = MIN(block->insns, near + 1),
-    };
-}
-
-void lwp_settle(LwpState *s, LwpMem *mem, const RetireCount *n)
-{
-    count_due(s, mem->config, mem, n, false);
-}
-
 /* The flags of a branch's record (Figure 2-4). */
-static uint32_t branch_flags(const LwpState *s, RetirePredictor *predictor,
-                             const RetireInsn *insn)
+static uint32_t branch_flags(const LwpState *s, const RetireStory *story)
 {
-    uint32_t flags = insn->taken ? RECORD_TKN : 0;
+    uint32_t flags = story->taken ? RECORD_TKN : 0;
 
-    if (s->predicts) {
-        RetirePrediction p = retire_predict(predictor, insn->branch, insn->ip,
-                                      insn->next, insn->taken, insn->target);
-
-        if (p.valid) {
-            flags |= RECORD_PRV | (p.correct ? RECORD_PRD : 0);
-        }
+    if (s->predicts && story->predicted) {
+        flags |= RECORD_PRV | (story->mispredicted ? 0 : RECORD_PRD);
     }
     return flags;
 }
@@ -907,30 +692,32 @@ static bool prediction_counts(const LwpState *s, uint32_t flags)
     return !(s->filters & (flags & RECORD_PRD ? FILTER_NPB : FILTER_NMB));
 }
 
-void lwp_retire(LwpState *s, const LwpConfig *config,
-                RetirePredictor *predictor, const RetireInsn *insn)
+void lwp_retire(LwpState *s, const LwpConfig *config, const RetireStory *story)
 {
-    uint32_t unit = s->branch_unit[insn->branch];
+    bool unit = false;
     uint32_t flags = 0;
 
-    if (insn->branch && enabled(s, LWP_EVENT_BRE)) {
-        flags = branch_flags(s, predictor, insn);
-        unit = unit && prediction_counts(s, flags);
+    if (!lwp_eligible(s, story->ip)) {
+        return;
     }
-    if (lwp_eligible(s, insn->ip)) {
-        count(s, config, 1, unit);
-        for (unsigned n = LWP_EVENT_IRE; n <= LWP_NR_EVENTS; n++) {
-            /* After a fault, events take a later instruction (§1.1 step 2). */
-            if (!enabled(s, n) || s->counter[n - 1] >= 0 || s->deferred) {
-                continue;
+    if (story->branch && enabled(s, LWP_EVENT_BRE)) {
+        flags = branch_flags(s, story);
+        unit = !(s->filters & class_filter[retire_class(story->branch,
+                                                        story->taken)]) &&
+               prediction_counts(s, flags);
+    }
+    count(s, config, 1, unit);
+    for (unsigned n = LWP_EVENT_IRE; n <= LWP_NR_EVENTS; n++) {
+        /* After a fault, events take a later instruction (§1.1 step 2). */
+        if (!enabled(s, n) || s->counter[n - 1] >= 0 || s->deferred) {
+            continue;
+        }
+        if (n == LWP_EVENT_BRE) {
+            if (unit) {
+                gather(s, n, flags, story->ip, story->target);
             }
-            if (n == LWP_EVENT_BRE) {
-                if (unit) {
-                    gather(s, n, flags, insn->ip, insn->target);
-                }
-            } else if (n != LWP_EVENT_DME) {
-                gather(s, n, 0, insn->ip, 0);
-            }
+        } else if (n != LWP_EVENT_DME) {
+            gather(s, n, 0, story->ip, 0);
         }
     }
 }
@@ -977,8 +764,7 @@ static bool clocks_due(const LwpState *s, const LwpConfig *config,
 static bool clocks_due_ahead(const LwpState *s, const LwpConfig *config,
                              uint32_t clocks, uint32_t ahead)
 {
-    return wants_clocks(s) &&
-           (ahead == UINT32_MAX || clocks_due(s, config, clocks, ahead));
+    return wants_clocks(s) && clocks_due(s, config, clocks, ahead);
 }
 
 bool lwp_miss_due(const LwpState *s, const LwpConfig *config, uint32_t ahead,
@@ -995,10 +781,10 @@ bool lwp_miss_due(const LwpState *s, const LwpConfig *config, uint32_t ahead,
             clocks_due_ahead(s, config, miss->clocks, ahead));
 }
 
-bool lwp_miss(LwpState *s, const LwpConfig *config, const RetireMiss *miss)
+void lwp_miss(LwpState *s, const LwpConfig *config, const RetireMiss *miss)
 {
     if (!lwp_eligible(s, miss->ip)) {
-        return false;
+        return;
     }
     if (miss_counts(s, config, miss->source)) {
         count_event(s, LWP_EVENT_DME, 1);
@@ -1014,12 +800,6 @@ bool lwp_miss(LwpState *s, const LwpConfig *config, const RetireMiss *miss)
         }
     }
     count_clocks(s, config, miss->clocks);
-    return s->npending || clocks_due(s, config, 0, RETIRE_FUSE_MAX + 1);
-}
-
-uint32_t lwp_misses(const LwpState *s)
-{
-    return s->all_misses ? MAX(s->counter[LWP_EVENT_DME - 1], 0) : 0;
 }
 
 NOINLINE bool lwp_boundary(LwpState *s, LwpMem *mem, uint64_t ip)
@@ -1032,7 +812,7 @@ NOINLINE bool lwp_boundary(LwpState *s, LwpMem *mem, uint64_t ip)
             return false;
         }
         s->away = 0;
-        if (!still_ready(s, mem)) {
+        if (!ready(s, mem)) {
             return false;
         }
     }
@@ -1334,8 +1114,6 @@ bool lwp_load_state(LwpState *s, const LwpConfig *config, bool avail)
     if (!lwp_enabled(s)) {
         lwp_disable(s);     /* the rest must not get into what begins next */
     }
-    s->ready = 0;
-    memset(s->floor, 0, sizeof(s->floor));
     select_events(s, config);
     return true;
 }

@@ -116,14 +116,13 @@ typedef struct LwpState {
      * 1 off its counter; else 0.
      */
     uint8_t only;
-    uint32_t wide;          /* those that no block causes twice, by EventId */
-    int32_t floor[LWP_NR_EVENTS];   /* the least next reset value, if known */
-    uint32_t ready;         /* so many records can be stored without a fault */
     bool started;           /* by XRSTOR, which does not count itself */
     bool predicts;          /* branches are shown to the predictor */
-    bool by_prediction;     /* and only that tells which of them count */
-    bool all_misses;        /* every miss counts, and needs no more than that */
-    uint32_t branch_unit[RETIRE_NR_BRANCHES];   /* 1 if they count, else 0 */
+    bool by_prediction;     /* and only that tells which of them count, */
+    bool by_class;          /* or only what they are does */
+    bool one_by_one;        /* each has to be observed to know it */
+    bool all_misses;        /* every miss counts */
+    RetireWants wants;      /* see lwp_wants() */
 } LwpState;
 
 typedef struct LwpMem LwpMem;
@@ -150,12 +149,11 @@ typedef struct LwpMemOps {
     /* Whether it would not. */
     bool (*writable)(LwpMem *mem, uint64_t addr, uint32_t len);
     /*
-     * probe() an LWPCB of @size bytes and a record, of which writable() has
-     * said so before if @ready.  Returns true if the host has both, and where;
-     * then there is an end() to that.
+     * probe() an LWPCB of @size bytes and a record.  Returns true if the host
+     * has both, and where; then there is an end() to that.
      */
     bool (*begin)(LwpMem *mem, uint64_t cb, uint32_t size, uint64_t slot,
-                  bool ready, LwpHost *host);
+                  LwpHost *host);
     void (*end)(LwpMem *mem);
     uint32_t (*ld32)(LwpMem *mem, uint64_t addr);
     uint64_t (*ld64)(LwpMem *mem, uint64_t addr);
@@ -265,63 +263,36 @@ bool lwp_insert(LwpState *s, LwpMem *mem, unsigned event, uint16_t flags,
                 uint32_t data1, uint64_t ip, uint64_t data2);
 
 /* What LWP wants to know of the program while it runs at CPL 3. */
-RetireMode lwp_mode(const LwpState *s);
+static inline RetireWants lwp_wants(const LwpState *s)
+{
+    /* No block is to be left out while the range is not known. */
+    return lwp_busy(s) ? (s->wants & ~RETIRE_WANT_RANGE) | RETIRE_WANT_COUNT :
+           s->wants;
+}
 
 /*
- * How many instructions may retire, each of which may be a branch, before one
- * of them causes an event; no more than RETIRE_FUSE_MAX.
+ * How much may retire before an instruction or a miss causes an event; only
+ * shrinks @d.
  */
-uint32_t lwp_distance(const LwpState *s);
+void lwp_distance(const LwpState *s, RetireDistance *d);
 
-/*
- * Count (§1.1 step 1) what retired.  Of the block in it that causes events, if
- * there is one, gather at most one record for each: lwp_settle() can do better.
- */
-void lwp_count(LwpState *s, const LwpConfig *config, const RetireCount *n);
-
-/* The same for misses alone, in the middle of a block. */
-void lwp_count_misses(LwpState *s, uint32_t n);
-
-/*
- * @block is about to run, and may cause an event; @n has retired before.  It
- * may run as it is if no event falls due in it, or only such that are as good
- * recorded when it has run (RETIRE_PLAN_DUE), because the store will not fault
- * (§1.1 step 3).  Otherwise the last of the instructions of RETIRE_PLAN_STEP
- * may cause one.  Raises #PF, with @n counted, from the store of what was due
- * in the block before.
- */
-RetirePlan lwp_trip(LwpState *s, LwpMem *mem, const RetireBlock *block,
-                    const RetireCount *n);
-
-/*
- * The program is interrupted when @n has retired.  Store the records of the
- * block in it, as far as that does not fault: XSAVE (§7.2) could keep only one
- * of them.
- */
-void lwp_settle(LwpState *s, LwpMem *mem, const RetireCount *n);
+/* Count (§1.1 step 1) what retired, of which nothing causes an event. */
+void lwp_count(LwpState *s, const LwpConfig *config, const RetireTotals *n);
 
 /* Count and gather (§1.1 steps 1 and 2) for an instruction. */
-void lwp_retire(LwpState *s, const LwpConfig *config,
-                RetirePredictor *predictor, const RetireInsn *insn);
+void lwp_retire(LwpState *s, const LwpConfig *config, const RetireStory *story);
 
 /*
- * For code that has counted its instructions @ahead, UINT32_MAX if it is known
- * to cause an event: whether @miss (§2.4) makes
- * an event fall due, at the instruction itself or at one behind it that has
- * been counted.  The instruction then has to be run with lwp_retire() behind
- * it.  A NULL @miss stands for the worst that can happen.
+ * For code of which @ahead instructions have been charged: whether @miss
+ * (§2.4) makes an event fall due, at the instruction itself or at one behind it
+ * that has been charged.  The instruction then has to be run with lwp_retire()
+ * behind it.  A NULL @miss stands for the worst that can happen.
  */
 bool lwp_miss_due(const LwpState *s, const LwpConfig *config, uint32_t ahead,
                   const RetireMiss *miss);
 
-/*
- * Count and gather (§1.1 steps 1 and 2) for a load that misses.  Returns true
- * if the next event may be nearer than before.
- */
-bool lwp_miss(LwpState *s, const LwpConfig *config, const RetireMiss *miss);
-
-/* How many misses may be counted later, all alike and without an event. */
-uint32_t lwp_misses(const LwpState *s);
+/* Count and gather (§1.1 steps 1 and 2) for a load that misses. */
+void lwp_miss(LwpState *s, const LwpConfig *config, const RetireMiss *miss);
 
 /*
  * Store gathered records, and read what XRSTOR could not restore (§8.2.5),

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* Data caches: see cache.h. */
 
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include "cache.h"
 
 /*
- * A processor works on its own caches under its own lock, and others take a
- * line away under that same lock.  All that concerns others is done under the
- * uncore's, which is taken first.
+ * A processor's lock protects its own caches, from others that take lines away.
+ * Whoever looks into the caches of others, or into L3, holds the uncore's lock;
+ * it is taken before any processor's, because otherwise two processors could
+ * wait for each other.
  */
 struct RetireCache {
     atomic_flag lock;
@@ -17,20 +19,26 @@ struct RetireCache {
     RetireFilter *filter;
     RetireUncore *uncore;
     RetireCache *next;
+    bool filled;            /* since it was flushed */
 };
 
 struct RetireUncore {
     atomic_flag lock;
     atomic_bool shared;     /* or else caches need no locks */
     RetireWays l3;
+    uint64_t l3_flushes;    /* see l3_at() */
     RetireCache *caches;
 };
 
-/* Locks are held for some hundred instructions at most. */
+/*
+ * A processor's lock is held for one set of each of its levels, the uncore's
+ * for one set of each cache there is.  Waiting yields the host's CPU, because
+ * who has the lock may have been preempted.
+ */
 static void lock(atomic_flag *flag)
 {
     while (atomic_flag_test_and_set_explicit(flag, memory_order_acquire)) {
-        continue;
+        sched_yield();
     }
 }
 
@@ -39,7 +47,7 @@ static void unlock(atomic_flag *flag)
     atomic_flag_clear_explicit(flag, memory_order_release);
 }
 
-/* For the processor whose cache it is. */
+/* Whether a processor has to lock its @c, because others may look into @c. */
 static inline bool has_lock(const RetireCache *c)
 {
     return atomic_load_explicit(&c->uncore->shared, memory_order_relaxed);
@@ -66,7 +74,8 @@ bool retire_geometry_valid(const RetireGeometry *g)
     return g->size == 0 || (g->assoc && g->size % way == 0);
 }
 
-static bool level_init(RetireWays *l, const RetireGeometry *g)
+/* Sets have @spare words behind their ways. */
+static bool level_init(RetireWays *l, const RetireGeometry *g, uint32_t spare)
 {
     uint32_t sets;
 
@@ -75,14 +84,15 @@ static bool level_init(RetireWays *l, const RetireGeometry *g)
         return true;
     }
     sets = g->size / RETIRE_LINE_SIZE / g->assoc;
-    l->assoc = l->stride = g->assoc;
+    l->assoc = g->assoc;
+    l->stride = g->assoc + spare;
     l->set_mask = sets - 1;
     l->sets = sets & (sets - 1) ? sets : 0;
-    l->ways = calloc(g->size / RETIRE_LINE_SIZE, sizeof(*l->ways));
+    l->ways = calloc(sets, l->stride * sizeof(*l->ways));
     return l->ways;
 }
 
-/* The same for L1D, which is in the slots if it fits. */
+/* Make L1D, in the slots of the filter if its geometry is that of the slots. */
 static bool l1_init(RetireCache *c, const RetireGeometry *g)
 {
     RetireFilter *f = c->filter;
@@ -91,7 +101,7 @@ static bool l1_init(RetireCache *c, const RetireGeometry *g)
     f->in_slots = g->assoc == RETIRE_SLOT_WAYS &&
                   g->size == g->assoc * RETIRE_NR_SLOTS * RETIRE_LINE_SIZE;
     if (!f->in_slots) {
-        return level_init(&c->l1, g);
+        return level_init(&c->l1, g, 0);
     }
     c->l1 = (RetireWays) {
         .ways = f->slot[0].way,
@@ -104,7 +114,10 @@ static bool l1_init(RetireCache *c, const RetireGeometry *g)
 
 static void set_ways(RetireCache *c)
 {
-    /* The lines of a set are of one slot if there is a set for each. */
+    /*
+     * retire_filter_access() updates one slot, so all lines of a set of L1D
+     * have to belong to that slot: L1D needs a set for each slot at least.
+     */
     c->filter->has_ways = c->l1.assoc >= RETIRE_SLOT_WAYS && !c->l1.sets &&
                           c->l1.set_mask >= RETIRE_NR_SLOTS - 1 &&
                           c->l2.assoc >= RETIRE_SLOT_WAYS && !c->l2.sets &&
@@ -124,13 +137,33 @@ static inline uint64_t *set_of(const RetireWays *l, uint64_t line)
                      l->stride;
 }
 
-static void level_flush(RetireWays *l)
+static void level_flush(RetireCache *c, const RetireWays *l)
 {
-    if (l->assoc) {
-        for (uint64_t n = 0; n <= l->set_mask; n++) {
-            memset(set_of(l, n), 0, l->assoc * sizeof(*l->ways));
+    for (uint64_t n = 0; n <= l->set_mask; n++) {
+        lock_own(c);
+        memset(set_of(l, n), 0, l->assoc * sizeof(*l->ways));
+        unlock_own(c);
+    }
+}
+
+/*
+ * L3, where the set of @line is up to date.  Everybody would wait while L3 is
+ * emptied, so a flush only increments l3_flushes; a set whose spare word is not
+ * that number is emptied here, before it is used again.
+ */
+static RetireWays *l3_at(RetireUncore *u, uint64_t line)
+{
+    RetireWays *l3 = &u->l3;
+
+    if (l3->assoc) {
+        uint64_t *set = set_of(l3, line);
+
+        if (set[l3->assoc] != u->l3_flushes) {
+            memset(set, 0, l3->assoc * sizeof(*set));
+            set[l3->assoc] = u->l3_flushes;
         }
     }
+    return l3;
 }
 
 /* The number of the way that has @line, or @assoc. */
@@ -178,7 +211,7 @@ static uint64_t *way_of(const RetireWays *l, uint64_t line)
     return way < l->assoc ? &set[way] : NULL;
 }
 
-static bool has(RetireWays *l, uint64_t line)
+static bool retire_level_has(RetireWays *l, uint64_t line)
 {
     return way_of(l, line);
 }
@@ -202,7 +235,7 @@ static uint64_t insert(RetireWays *l, uint64_t word)
     return victim;
 }
 
-/* Make the line of @word the most recent one; returns what makes room. */
+/* Make the line of @word the most recent one; returns what makes room, or 0. */
 static uint64_t touch(RetireWays *l, uint64_t word)
 {
     uint64_t line = word >> RETIRE_WAY_SHIFT;
@@ -216,8 +249,8 @@ static uint64_t touch(RetireWays *l, uint64_t word)
     return 0;
 }
 
-/* These two return whether the line was there. */
-static bool take(RetireWays *l, uint64_t line)
+/* Remove @line; returns whether the line was there. */
+static bool retire_level_take(RetireWays *l, uint64_t line)
 {
     uint64_t *way = way_of(l, line), *last;
 
@@ -230,7 +263,8 @@ static bool take(RetireWays *l, uint64_t line)
     return true;
 }
 
-static bool share(RetireWays *l, uint64_t line)
+/* Another processor has @line, too; returns whether the line is here. */
+static bool retire_level_share(RetireWays *l, uint64_t line)
 {
     uint64_t *way = way_of(l, line);
 
@@ -274,7 +308,7 @@ RetireUncore *retire_uncore_new(const RetireGeometry *g)
 {
     RetireUncore *u = calloc(1, sizeof(*u));
 
-    if (u && !level_init(&u->l3, &g[RETIRE_L3])) {
+    if (u && !level_init(&u->l3, &g[RETIRE_L3], 1)) {
         free(u);
         return NULL;
     }
@@ -305,7 +339,7 @@ RetireCache *retire_cache_new(RetireUncore *uncore, const RetireGeometry *g,
     }
     c->filter = filter;
     c->uncore = uncore;
-    if (!l1_init(c, &g[RETIRE_L1D]) || !level_init(&c->l2, &g[RETIRE_L2])) {
+    if (!l1_init(c, &g[RETIRE_L1D]) || !level_init(&c->l2, &g[RETIRE_L2], 0)) {
         l1_free(c);
         free(c);
         return NULL;
@@ -336,22 +370,21 @@ void retire_cache_free(RetireCache *c)
     free(c);
 }
 
-void retire_uncore_flush(RetireUncore *uncore)
-{
-    lock(&uncore->lock);
-    level_flush(&uncore->l3);
-    unlock(&uncore->lock);
-}
-
 void retire_cache_flush(RetireCache *c)
 {
-    lock_own(c);
-    level_flush(&c->l1);
-    level_flush(&c->l2);
-    retire_filter_clear(c->filter);
-    set_ways(c);
-    unlock_own(c);
-    retire_uncore_flush(c->uncore);
+    /*
+     * Caches that have had no line since the last flush are not written to,
+     * because the host need not have memory for them then.
+     */
+    if (c->filled) {
+        level_flush(c, &c->l1);
+        level_flush(c, &c->l2);
+        retire_filter_clear(c->filter);
+        c->filled = false;
+    }
+    lock(&c->uncore->lock);
+    c->uncore->l3_flushes++;
+    unlock(&c->uncore->lock);
 }
 
 void retire_uncore_flush_line(RetireUncore *uncore, uint64_t line)
@@ -359,17 +392,21 @@ void retire_uncore_flush_line(RetireUncore *uncore, uint64_t line)
     lock(&uncore->lock);
     for (RetireCache *c = uncore->caches; c; c = c->next) {
         lock(&c->lock);
-        take(&c->l1, line);
-        take(&c->l2, line);
+        retire_level_take(&c->l1, line);
+        retire_level_take(&c->l2, line);
         clear_slot(c->filter, line, true);
         unlock(&c->lock);
     }
-    take(&uncore->l3, line);
+    retire_level_take(l3_at(uncore, line), line);
     unlock(&uncore->lock);
 }
 
-/* Make a line the most recent one of L1, and of its set in the filter. */
-static inline void use(RetireCache *c, uint64_t *set, uint32_t way,
+/*
+ * Make the line of @word the most recent one of its set in L1, where it is in
+ * @way or, if that is the number of ways, nowhere, and of its slot in the
+ * filter.
+ */
+static inline void retire_l1_use(RetireCache *c, uint64_t *set, uint32_t way,
                        uint64_t word, uint64_t addr)
 {
     uint64_t line = word >> RETIRE_WAY_SHIFT, last = set[0] >> RETIRE_WAY_SHIFT;
@@ -407,7 +444,7 @@ RetireSource retire_cache_access(RetireCache *c, uint64_t line, uint64_t addr,
     way = find(&c->l1, set, line);
     if (way < c->l1.assoc) {
         if (!store || (set[way] & RETIRE_WAY_OWNED)) {
-            use(c, set, way, set[way], addr);
+            retire_l1_use(c, set, way, set[way], addr);
             source = RETIRE_SOURCE_L1;
         }
     } else {
@@ -415,7 +452,7 @@ RetireSource retire_cache_access(RetireCache *c, uint64_t line, uint64_t addr,
         way2 = find(&c->l2, set2, line);
         if (way2 < c->l2.assoc && (!store || (set2[way2] & RETIRE_WAY_OWNED))) {
             move_to_front(set2, way2, set2[way2]);
-            use(c, set, way, set2[0], addr);
+            retire_l1_use(c, set, way, set2[0], addr);
             source = RETIRE_SOURCE_L2;
         }
     }
@@ -424,8 +461,9 @@ RetireSource retire_cache_access(RetireCache *c, uint64_t line, uint64_t addr,
 }
 
 /*
- * Under the uncore's lock: do @op, which is has(), share() or take(), to the
- * caches of all others.  Returns whether one of them has had the line.
+ * Under the uncore's lock: do @op, which is retire_level_has(),
+ * retire_level_share() or retire_level_take(), to the caches of all processors
+ * but that of @c.  Returns whether one of them has had the line.
  */
 static bool snoop(RetireCache *c, uint64_t line,
                   bool (*op)(RetireWays *l, uint64_t line))
@@ -439,8 +477,8 @@ static bool snoop(RetireCache *c, uint64_t line,
         lock(&o->lock);
         found |= op(&o->l1, line);
         found |= op(&o->l2, line);
-        if (op != has) {
-            clear_slot(o->filter, line, op == take);
+        if (op != retire_level_has) {
+            clear_slot(o->filter, line, op == retire_level_take);
         }
         unlock(&o->lock);
     }
@@ -448,19 +486,20 @@ static bool snoop(RetireCache *c, uint64_t line,
 }
 
 /*
- * One who is alone owns all that is there: a line that retire_cache_access()
- * does not know is in L3, or nowhere, and what falls out of L2 is not in L3.
+ * A processor that is alone owns all lines: one that retire_cache_access() has
+ * not found is in L3 or nowhere, and what falls out of L2 is not in L3, because
+ * L3 does not keep what it gives to an owner.
  */
 static RetireSource fill_alone(RetireCache *c, uint64_t line, uint64_t addr)
 {
     RetireUncore *u = c->uncore;
     uint64_t word = retire_own_way(line), victim;
-    bool l3 = take(&u->l3, line);
+    bool l3 = retire_level_take(l3_at(u, line), line);
 
     victim = insert(&c->l2, word);
-    use(c, set_of(&c->l1, line), c->l1.assoc, word, addr);
+    retire_l1_use(c, set_of(&c->l1, line), c->l1.assoc, word, addr);
     if (victim && u->l3.assoc) {
-        insert(&u->l3, victim);
+        insert(l3_at(u, victim >> RETIRE_WAY_SHIFT), victim);
     }
     return l3 ? RETIRE_SOURCE_L3 : RETIRE_SOURCE_DRAM;
 }
@@ -475,29 +514,33 @@ RetireSource retire_cache_fill(RetireCache *c, uint64_t line, uint64_t addr,
     RetireSource source;
     bool remote, l3;
 
+    c->filled = true;
     if (!has_lock(c)) {
         return fill_alone(c, line, addr);
     }
     lock(&u->lock);
-    remote = snoop(c, line, store ? take : share);
+    remote = snoop(c, line, store ? retire_level_take : retire_level_share);
     if (store || !remote) {
         word |= RETIRE_WAY_OWNED;
     }
-    /* L3 does not keep what it gives, nor what is going to change. */
-    l3 = (store || !remote) && take(&u->l3, line);
+    /*
+     * L3 does not keep what it gives to an owner, nor what a store is about to
+     * change.
+     */
+    l3 = (store || !remote) && retire_level_take(l3_at(u, line), line);
 
     lock_own(c);
     way = find(&c->l1, set, line);
     source = way < c->l1.assoc ? RETIRE_SOURCE_L1 :
-             has(&c->l2, line) ? RETIRE_SOURCE_L2 :
+             retire_level_has(&c->l2, line) ? RETIRE_SOURCE_L2 :
              remote ? RETIRE_SOURCE_REMOTE :
              l3 ? RETIRE_SOURCE_L3 : RETIRE_SOURCE_DRAM;
     victim = touch(&c->l2, word);
-    use(c, set, way, word, addr);
+    retire_l1_use(c, set, way, word, addr);
     unlock_own(c);
 
     if (victim && u->l3.assoc) {
-        touch(&u->l3, victim);
+        touch(l3_at(u, victim >> RETIRE_WAY_SHIFT), victim);
     }
     unlock(&u->lock);
     return source;
@@ -509,17 +552,18 @@ RetireSource retire_cache_peek(RetireCache *c, uint64_t line)
     RetireSource source;
 
     lock_own(c);
-    source = has(&c->l1, line) ? RETIRE_SOURCE_L1 :
-             has(&c->l2, line) ? RETIRE_SOURCE_L2 : RETIRE_SOURCE_DRAM;
+    source = retire_level_has(&c->l1, line) ? RETIRE_SOURCE_L1 :
+             retire_level_has(&c->l2, line) ? RETIRE_SOURCE_L2 :
+             RETIRE_SOURCE_DRAM;
     unlock_own(c);
     if (source != RETIRE_SOURCE_DRAM) {
         return source;
     }
 
     lock(&u->lock);
-    if (snoop(c, line, has)) {
+    if (snoop(c, line, retire_level_has)) {
         source = RETIRE_SOURCE_REMOTE;
-    } else if (has(&u->l3, line)) {
+    } else if (retire_level_has(l3_at(u, line), line)) {
         source = RETIRE_SOURCE_L3;
     }
     unlock(&u->lock);

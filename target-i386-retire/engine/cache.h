@@ -40,7 +40,7 @@ typedef struct RetireGeometry {
 typedef struct RetireWays {
     uint64_t *ways;
     uint64_t set_mask;
-    uint32_t sets;          /* 0 if that is set_mask + 1, a power of two */
+    uint32_t sets;          /* their number; 0 if set_mask selects one */
     uint32_t assoc;         /* 0 if there is no such cache */
     uint32_t stride;        /* from set to set */
 } RetireWays;
@@ -50,25 +50,30 @@ typedef struct RetireWays {
 
 /*
  * A short cut for translated code: an access within the line at @load or, if
- * it writes, @store changes nothing, because that line is the most recently
+ * it writes, @store changes nothing, because the line is the most recently
  * used one of its set already and, for @store, no other processor has it.
  *
- * Slots are found by bits 11:6 of an address, linear or physical; the lines
- * in them are linear.  Whoever changes the mapping has to clear the filter.
- * The ways are those of L1D's set if it has a set for each slot and four ways.
+ * Bits 11:6 of an address select a slot; they are the same in linear and
+ * physical addresses, because pages have 4 KiB at least.  @load and @store are
+ * linear, so whoever changes the mapping has to clear the filter.  An L1D of
+ * four ways and as many sets as there are slots is kept in @way.
  */
 typedef struct RetireSlot {
     uint64_t load, store;   /* addresses */
     uint64_t way[RETIRE_SLOT_WAYS];
-    uint64_t unused[2];     /* RETIRE_LINE_SIZE each, which saves a shift */
+    uint64_t unused[2];     /* a slot is as large as a line: see below */
 } RetireSlot;
 
+/*
+ * Because slots are as large as lines, bits 11:6 of an address, left where they
+ * are, are the offset of its slot.
+ */
 typedef struct RetireFilter {
     RetireSlot slot[RETIRE_NR_SLOTS];
     RetireWays l1, l2;
-    uint64_t mapping;       /* for whoever clears it */
-    bool in_slots;          /* l1's ways are */
-    bool has_ways;          /* that nobody else could want, at both levels */
+    uint64_t mapping;       /* retire_cpu_use_caches(): it was valid for that */
+    bool in_slots;          /* the ways of @l1 are RetireSlot.way */
+    bool has_ways;          /* retire_filter_access() may use @l1 and @l2 */
 } RetireFilter;
 
 void retire_filter_clear(RetireFilter *filter);
@@ -93,17 +98,16 @@ RetireUncore *retire_uncore_new(const RetireGeometry *g);
 RetireCache *retire_cache_new(RetireUncore *uncore, const RetireGeometry *g,
                         RetireFilter *filter);
 void retire_cache_free(RetireCache *c);
-/* To be called when it has no caches any more. */
+/* To be called when no RetireCache of @uncore is left. */
 void retire_uncore_free(RetireUncore *uncore);
 
 /*
- * To be called before there is a second cache, and while nobody uses the first:
- * a processor that is alone takes no locks.
+ * To be called before there is a second RetireCache, and while nobody uses the
+ * first, because until then its processor takes no locks.
  */
 void retire_uncore_share(RetireUncore *uncore);
 
-/* Forget all lines of L3; or of a processor, and those of L3. */
-void retire_uncore_flush(RetireUncore *uncore);
+/* Forget all lines of a processor and of L3. */
 void retire_cache_flush(RetireCache *c);
 /* Forget physical line @line, whoever has it. */
 void retire_uncore_flush_line(RetireUncore *uncore, uint64_t line);
@@ -128,15 +132,16 @@ RetireSource retire_cache_peek(RetireCache *c, uint64_t line);
 #define RETIRE_WAY_OWNED   2u      /* no other processor has the line */
 #define RETIRE_WAY_SHIFT   2
 
-/* All that is in a cache of one who is alone is owned. */
+/* The way of a line that no other processor has. */
 static inline uint64_t retire_own_way(uint64_t line)
 {
     return line << RETIRE_WAY_SHIFT | RETIRE_WAY_OWNED | RETIRE_WAY_VALID;
 }
 
 /*
- * If one of four ways is @word, make it the first one.  There are no branches
- * but for whether, as which one it is can hardly be predicted.
+ * If one of four ways is @word, make that way the first one, and return true.
+ * Which one of them it is takes no branches, because the host could hardly
+ * predict those.
  */
 static inline bool retire_ways_use(uint64_t way[4], uint64_t word)
 {
@@ -163,7 +168,7 @@ static inline bool retire_ways_use(uint64_t way[4], uint64_t word)
 #ifdef RETIRE_WAYS_AVX2     /* an x86 host, says who includes this */
 #include <immintrin.h>
 
-/* The same if the host has AVX2 */
+/* What retire_ways_use() does, if the host has AVX2 */
 static inline __attribute__((target("avx2"))) bool
 retire_ways_use_avx2(uint64_t way[4], uint64_t word)
 {
@@ -189,7 +194,7 @@ retire_ways_use_avx2(uint64_t way[4], uint64_t word)
 }
 #endif
 
-/* The same for the ways of a set that come behind these four. */
+/* What retire_ways_use() does, for the ways of a set behind the first four. */
 bool retire_ways_use_more(const RetireWays *w, uint64_t *set, uint64_t word);
 
 /* The set of @line, where their number is a power of two. */
@@ -199,9 +204,9 @@ static inline uint64_t *retire_ways_set(const RetireWays *w, uint64_t line)
 }
 
 /*
- * What retire_cache_access() does, where the filter has ways.  That most
- * accesses that come here find their lines in the first ways of L1D or L2 is
- * what this is made for.  @use is one of the two above.
+ * What retire_cache_access() does, if RetireFilter.has_ways.  This is faster,
+ * because no lock is taken, and most accesses find their lines in the first
+ * ways of L1D or L2.  @use is retire_ways_use() or retire_ways_use_avx2().
  */
 static inline __attribute__((always_inline)) RetireSource
 retire_filter_access(RetireFilter *f, uint64_t line, uint64_t addr,

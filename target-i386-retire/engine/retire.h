@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * What retires: the account that translated code keeps of it, for somebody who
- * counts ("the consumer").  Nothing here knows who that is, nor QEMU.
+ * What retires: the account that translated code keeps of it for observers.
+ * Nothing here knows who they are, nor QEMU.
  */
 #ifndef RETIRE_H
 #define RETIRE_H
@@ -62,7 +62,7 @@ typedef enum RetireMemory {
 /*
  * The first three are in one word, RetireState.memory.  A block adds all that
  * its instructions do when it starts, and whoever leaves it early gives back
- * what has not retired.  No fuse lasts for more than 16000 instructions of up
+ * what has not retired.  No budget lasts for more than 16000 instructions of up
  * to 128 accesses each (ENTER has the most).
  */
 #define RETIRE_MEMORY_LOAD      1ull
@@ -80,8 +80,45 @@ typedef struct RetireConfig {
     uint32_t latency[RETIRE_NR_SOURCES];    /* of a miss, CPU clocks */
     uint32_t latency_worst; /* of a load in two lines */
     RetireGeometry cache[RETIRE_NR_LEVELS];
-    bool has_caches;        /* somebody may want them */
+    bool has_caches;        /* somebody may want them, */
+    bool caches_of_cpuid;   /* and they are those that CPUID shows */
 } RetireConfig;
+
+/* The last near branches that were taken, in a ring; effective addresses. */
+#define RETIRE_NR_LBR   32
+
+typedef struct RetireLbr {
+    uint8_t top;            /* offset of the oldest one, modulo 256 */
+    uint64_t from[RETIRE_NR_LBR], to[RETIRE_NR_LBR];
+} RetireLbr;
+
+/* An access to memory of an instruction that is observed. */
+typedef struct RetireAccess {
+    uint64_t addr;          /* linear */
+    uint64_t physical;      /* the same as @addr in user mode emulation */
+    RetireSource source;    /* of the first line that L1D has not */
+    uint32_t clocks;        /* a load's latency, if L1D has not all of it */
+    uint8_t size;
+    bool load, store;       /* both: a load and a store of the same bytes */
+    bool locked;            /* with LOCK, said or implied */
+    bool split;             /* it straddles two lines */
+} RetireAccess;
+
+#define RETIRE_STORY_ACCESSES   4
+
+/* Those of the instruction that is being executed, and how many it makes. */
+typedef struct RetireAccesses {
+    uint32_t nr;
+    RetireAccess access[RETIRE_STORY_ACCESSES];
+} RetireAccesses;
+
+/* What translated code looks into, of the models of one processor. */
+typedef struct RetireModels {
+    RetireFilter filter;
+    RetirePredictor predictor;
+    RetireLbr lbr;
+    RetireAccesses accesses;
+} RetireModels;
 
 #define RETIRE_REFCLK_UNIT      1000
 #define RETIRE_INSN_CLOCKS_MAX  1000
@@ -89,91 +126,59 @@ typedef struct RetireConfig {
 #define RETIRE_LATENCY_MAX      1000000
 #define RETIRE_ASSOC_MAX        128
 
-/* How much a consumer wants to know of the instructions that a program runs. */
-typedef enum RetireMode {
-    RETIRE_OFF,             /* nothing */
-    RETIRE_BOUNDARY,        /* to be asked before each, and as RETIRE_STEP */
-    RETIRE_STEP,            /* to be told of each, see RetireState.step */
-    RETIRE_INSNS,           /* whole blocks are counted, see RetireState.fuse */
-    RETIRE_BRANCHES,        /* and the branches at their ends, all classes */
-    RETIRE_CLASSES,         /* or those of the classes in branch_unit[] */
-    RETIRE_RANGE,           /* and only what ip_first, ip_span hold */
-    RETIRE_PREDICTED,       /* the same, but to be told of each branch */
-} RetireMode;
+#define RETIRE_MAX_OBSERVERS    4
 
 /*
- * A block of @insns instructions takes RETIRE_FUSE(insns, branch) off
- * RetireState.fuse; @branch says whether it ends in a branch that counts.
+ * What an observer wants to know of the instructions that a program runs.  All
+ * observers' wants together are the flags of translation blocks, where
+ * RETIRE_WANTS_SHIFT says; what is 0 there costs blocks nothing.
  */
-#define RETIRE_FUSE(insns, branch) ((int32_t)((insns) << 16 | (branch)))
-#define RETIRE_FUSE_MAX     16000   /* instructions */
+typedef enum RetireWants {
+    RETIRE_WANT_CLASSES = 1 << 0,   /* branches by class */
+    RETIRE_WANT_PREDICT = 1 << 1,   /* and whether they were predicted */
+    RETIRE_WANT_BRANCHES = 1 << 2,  /* each near branch is observed */
+    RETIRE_WANT_ACCESSES = 1 << 3,  /* loads and stores are counted */
+    RETIRE_WANT_SOURCES = 1 << 4,   /* they go through the caches */
+    RETIRE_WANT_RANGE = 1 << 5,     /* only what ip_first, ip_span hold */
+    RETIRE_WANT_COUNT = 1 << 6,     /* instructions, which all others imply */
+    /*
+     * RetireModels.lbr has the last branches.  Far branches, interrupts and
+     * exceptions are not in it, because nobody who would show them to a guest
+     * is there yet who could say which of them it has.
+     */
+    RETIRE_WANT_LBR = 1 << 7,
+    RETIRE_WANT_STORY = 1 << 8,     /* of what is observed, its accesses */
+} RetireWants;
+
+/*
+ * A block of @insns instructions takes RETIRE_CHARGE(insns, branch) off
+ * RetireState.budget; @branch says whether it ends in a near branch.
+ */
+#define RETIRE_CHARGE(insns, branch) ((int32_t)((insns) * 65536 + (branch)))
+#define RETIRE_BUDGET_MAX   16000   /* instructions */
 #define RETIRE_BLOCK_MAX    64      /* instructions */
-
-/* A block of translated code. */
-typedef struct RetireBlock {
-    uint64_t ip;            /* effective address of its first instruction */
-    uint64_t lengths[RETIRE_BLOCK_MAX / 16];    /* of all, 4 bits each */
-    uint32_t insns;         /* that it takes off the fuse */
-    RetireBranch branch;    /* that it ends in */
-    bool late;              /* it goes on with something that may look at us */
-} RetireBlock;
-
-/* The sum of 16 numbers of 4 bits; it fits in 8. */
-static inline uint32_t retire_sum_nibbles(uint64_t x)
-{
-    const uint64_t mask = 0x0f0f0f0f0f0f0f0full;
-
-    x = (x & mask) + (x >> 4 & mask);
-    return (uint32_t)(x * 0x0101010101010101ull >> 56);
-}
-
-/* The effective address of instruction @n, counted from 0, of @block. */
-static inline uint64_t retire_block_ip(const RetireBlock *block, uint32_t n)
-{
-    const uint64_t *lengths = block->lengths;
-    uint64_t ip = block->ip;
-
-    for (; n >= 16; n -= 16) {
-        ip += retire_sum_nibbles(*lengths++);
-    }
-    return ip + retire_sum_nibbles(*lengths & ((1ull << 4 * n) - 1));
-}
 
 /* All zero: nobody counts. */
 typedef struct RetireState {
     /*
-     * While the consumer expects nothing, blocks only decrement the fuse: bits
-     * 31:16 are how many more instructions it need not hear of, bits 15:0 count
-     * branches.  What armed minus fuse says has not been reported yet.
+     * While nobody expects anything, blocks only decrement the budget: bits
+     * 31:16 are how many more instructions nobody need hear of, bits 15:0 count
+     * near branches.  What armed minus budget says has not been reported yet.
      */
-    int32_t fuse;
+    int32_t budget;
     int32_t armed;
-    int32_t restored;       /* the fuse when a block was left, see below */
-    /* The same for loads that L1D does not have but L2 has. */
+    int32_t restored;       /* the budget when a block was left, see below */
+    /* The same for loads that L1D does not have but L2 has: */
     int32_t misses, misses_armed;
-    /*
-     * If @due, the consumer is to look at this block when it has run; @before
-     * had been taken off the fuse when it began.
-     */
-    RetireBlock block;
-    uint32_t before;
-    bool due;
-    bool foreseen;          /* this is how the next block that trips may run */
-    bool learns;            /* branches train the consumer's predictor */
-    /* If not 0: of so many instructions, the consumer is told of each. */
-    uint32_t step;
-    uint32_t branch_unit[RETIRE_NR_BRANCHES];   /* 1 if they count, else 0 */
+    int32_t miss_charge;    /* each takes this off the budget, too */
+    RetireRow row;          /* of what is taken off the budget */
     /* What counts is at ip_first to ip_first + ip_span, modulo 2^64. */
     uint64_t ip_first, ip_span;
-    /* The rest is for somebody who counts by row. */
-    bool told;              /* the consumer is told of the current row, too */
-    RetireRow row;          /* of what is taken off the fuse */
-    uint64_t row_flags;     /* what retire_flags has for that reason */
     /*
      * Branches that have retired and have not been reported yet, each one a
-     * RETIRE_BRANCH_ONE; the fuse sees to it that they are not too many.
+     * RETIRE_BRANCH_ONE; the budget sees to it that they are not too many.
      */
-    uint64_t branches[RETIRE_NR_ROWS][RETIRE_FAR + 1];
+    uint64_t branches[RETIRE_FAR];
     /* Memory accesses: those that blocks count, */
     uint64_t memory[RETIRE_NR_ROWS];
     uint64_t memory_before; /* that of a REP's row, before its iteration */
@@ -185,46 +190,51 @@ typedef struct RetireState {
         bool valid;
         uint8_t row;
         uint16_t offset;    /* its effective address in the page */
-        uint32_t used;      /* the fuse, to tell it from another execution */
+        uint32_t used;      /* the budget, to tell it from another execution */
         uint16_t n[RETIRE_NR_MEMORY];
     } open;
 } RetireState;
 
-/* What the consumer wants of a block that has tripped the fuse. */
-enum {
-    /* To be told of @insns instructions; or of boundaries, if 0. */
-    RETIRE_PLAN_STEP,
-    /* It may run, and so may @insns instructions, its own included. */
-    RETIRE_PLAN_RUN,
-    /* It may run, and is in the next report (RetireCount.due). */
-    RETIRE_PLAN_DUE,
-};
+/* How much may retire before an observer has to look behind an instruction. */
+typedef struct RetireDistance {
+    uint32_t insns;         /* instructions, */
+    uint32_t branches;      /* near branches of all classes, */
+    uint32_t misses;        /* and loads that L2 has and L1D has not */
+    bool clocks;            /* latencies of misses count as instructions do */
+    bool now;               /* it has to look before the next instruction */
+} RetireDistance;
 
-typedef struct RetirePlan {
+/* What has retired since the last report, but for what is observed. */
+typedef struct RetireTotals {
     uint32_t insns;
-    uint8_t action;         /* RETIRE_PLAN_* */
-    /*
-     * With RETIRE_PLAN_RUN: the next block that trips may run as with
-     * RETIRE_PLAN_DUE, unless it is late.
-     */
-    bool foreseen;
-} RetirePlan;
-
-/* What has retired since the last report. */
-typedef struct RetireCount {
-    uint32_t insns, branches, misses;
-    uint32_t of_due;        /* so many of the instructions, the last ones, */
-    const RetireBlock *due; /* are of this block; or NULL */
-} RetireCount;
+    uint32_t near;          /* branches that are not in @branches */
+    uint32_t misses;        /* of RetireDistance.misses */
+    const uint64_t *branches;   /* by RetireClass, or NULL */
+    const uint64_t *memory;     /* by RetireMemory, or NULL */
+} RetireTotals;
 
 /* An instruction that has just retired, with effective addresses. */
-typedef struct RetireInsn {
+typedef struct RetireStory {
     uint64_t ip;
     uint64_t next;          /* what follows it in memory */
     uint64_t target;        /* what runs next */
-    RetireBranch branch;
+    RetireRow row;          /* where it began */
+    RetireBranch branch;    /* what it is */
     bool taken;             /* if it is a branch */
-} RetireInsn;
+    bool far;               /* a far branch */
+    bool entry;             /* it enters the kernel */
+    bool part;              /* only an iteration of a REP, not the last one */
+    bool trap;              /* a debug trap is going to be raised behind it */
+    /* If branches are predicted: whether there was anything to go by, */
+    bool predicted;
+    bool mispredicted;      /* or it went elsewhere */
+    /*
+     * If that is wanted: the first accesses, of @nr_accesses, and of a REP only
+     * those of its last iteration.  Sources are known if somebody wants them.
+     */
+    const RetireAccess *access;
+    uint32_t nr_accesses;
+} RetireStory;
 
 /* A load that misses L1D. */
 typedef struct RetireMiss {
@@ -240,103 +250,144 @@ static inline bool retire_eligible(const RetireState *r, uint64_t ip)
     return ip - r->ip_first <= r->ip_span;
 }
 
-/* How many instructions have been taken off the fuse, but not been reported. */
+/* How many instructions have been charged, but not been reported. */
 static inline uint32_t retire_ahead(const RetireState *r)
 {
-    return (uint32_t)(r->armed - r->fuse) >> 16;
+    return (uint32_t)(r->armed - r->budget) >> 16;
 }
 
-#define RETIRE_NEVER    INT32_MAX       /* no fuse is that long */
-
-/* What is to be reported; from then on it has been. */
-static inline RetireCount retire_take(RetireState *r)
+/* The class that a near branch is in, or RETIRE_NR_CLASSES. */
+static inline RetireClass retire_class(RetireBranch branch, bool taken)
 {
-    uint32_t used = r->armed - r->fuse;
-    RetireCount c = {
+    switch (branch) {
+    case RETIRE_BRANCH_COND:
+        return taken ? RETIRE_COND_TAKEN : RETIRE_COND_NOT_TAKEN;
+    case RETIRE_BRANCH_JMP:
+        return RETIRE_JMP;
+    case RETIRE_BRANCH_CALL:
+        return RETIRE_CALL;
+    case RETIRE_BRANCH_RET:
+        return RETIRE_RET;
+    case RETIRE_BRANCH_JMP_ABS:
+        return RETIRE_JMP_IND;
+    case RETIRE_BRANCH_CALL_ABS:
+        return RETIRE_CALL_IND;
+    default:
+        return RETIRE_NR_CLASSES;
+    }
+}
+
+/* The class of those in @class that were predicted wrongly, if there is one. */
+static inline RetireClass retire_mispredicted(RetireClass class)
+{
+    switch (class) {
+    case RETIRE_COND_TAKEN:
+        return RETIRE_MISP_COND_TAKEN;
+    case RETIRE_COND_NOT_TAKEN:
+        return RETIRE_MISP_COND_NOT_TAKEN;
+    case RETIRE_JMP_IND:
+        return RETIRE_MISP_JMP_IND;
+    case RETIRE_CALL_IND:
+        return RETIRE_MISP_CALL_IND;
+    case RETIRE_RET:
+        return RETIRE_MISP_RET;
+    default:
+        return RETIRE_NR_CLASSES;
+    }
+}
+
+#define RETIRE_NEVER    INT32_MAX       /* no budget is that much */
+
+/* What is to be reported of the budget; from then on it has been. */
+static inline RetireTotals retire_take(RetireState *r)
+{
+    uint32_t used = r->armed - r->budget;
+    RetireTotals n = {
         .insns = used >> 16,
-        .branches = used & 0xffff,
+        .near = used & 0xffff,
         .misses = r->misses_armed - r->misses,
     };
 
-    if (r->due) {
-        c.due = &r->block;
-        c.of_due = c.insns - r->before;
-        r->due = false;
-    }
-    r->foreseen = false;
-    r->armed = r->fuse;
+    r->armed = r->budget;
     r->restored = RETIRE_NEVER;
     r->misses_armed = r->misses;
-    return c;
+    return n;
 }
 
 /*
- * @run instructions, up to RETIRE_FUSE_MAX, may retire before one of them
- * matters; a branch is an instruction, so that many branches, too.  What has
- * been taken off the fuse so far stays taken.
+ * The same of branches by class.  Returns false, with @branches as it was, if
+ * there are none.
  */
-static inline void retire_arm(RetireState *r, uint32_t run)
+static inline bool retire_take_branches(RetireState *r,
+                                        uint64_t branches[RETIRE_NR_CLASSES])
 {
-    int32_t used = r->armed - r->fuse;
+    bool any = false;
 
-    r->armed = RETIRE_FUSE(run, 0xffff);
-    r->fuse = r->armed - used;
-    r->restored = RETIRE_NEVER;
-}
+    for (int i = 0; i < RETIRE_FAR; i++) {
+        uint64_t n = r->branches[i];
 
-/* The consumer is to look at @block, which has taken what it takes. */
-static inline void retire_set_due(RetireState *r)
-{
-    r->before = retire_ahead(r) - r->block.insns;
-    r->due = true;
-    r->foreseen = false;
-}
-
-/* A block of @insns instructions that ends in @branch begins. */
-static inline void retire_begin(RetireState *r, uint32_t insns,
-                                RetireBranch branch)
-{
-    r->fuse -= RETIRE_FUSE(insns, r->branch_unit[branch]);
-}
-
-/*
- * @block begins behind a report, and @run instructions, its own included, may
- * retire before one of them matters.
- */
-static inline void retire_run(RetireState *r, uint32_t run,
-                              const RetireBlock *block)
-{
-    r->armed = r->fuse = RETIRE_FUSE(run, 0xffff);
-    r->restored = RETIRE_NEVER;
-    retire_begin(r, block->insns, block->branch);
-}
-
-/* The last @insns instructions of a block and its branch do not retire. */
-static inline void retire_give_back(RetireState *r, uint32_t insns,
-                                    RetireBranch branch)
-{
-    r->fuse += RETIRE_FUSE(insns, r->branch_unit[branch]);
-}
-
-/*
- * The same for a block that is left at effective address @ip.  A block has
- * taken nothing if it is not eligible, and all or nothing of it is.  Done twice
- * for one block, this has no effect: another block would have taken something.
- */
-static inline void retire_unretire(RetireState *r, uint32_t insns,
-                                   RetireBranch branch, uint64_t ip)
-{
-    if (r->fuse != r->restored && retire_eligible(r, ip)) {
-        retire_give_back(r, insns, branch);
+        if (!n) {
+            continue;
+        }
+        if (!any) {
+            memset(branches, 0, RETIRE_NR_CLASSES * sizeof(*branches));
+            any = true;
+        }
+        r->branches[i] = 0;
+        branches[i] = n / RETIRE_BRANCH_ONE;
+        if (n % RETIRE_BRANCH_ONE) {
+            branches[retire_mispredicted(i)] = n % RETIRE_BRANCH_ONE;
+        }
     }
-    r->restored = r->fuse;
+    return any;
+}
+
+/*
+ * @run instructions, up to RETIRE_BUDGET_MAX, may retire before one of them
+ * matters; a branch is an instruction, so that many branches, too.  What has
+ * been charged so far stays charged.
+ */
+static inline void retire_arm(RetireState *r, int32_t run)
+{
+    int32_t used = r->armed - r->budget;
+
+    r->armed = RETIRE_CHARGE(run, 0xffff);
+    r->budget = r->armed - used;
+    r->restored = RETIRE_NEVER;
+}
+
+/*
+ * A block is left at effective address @ip: its last @insns instructions and
+ * its @branch do not retire.  A block is not charged if it is not eligible, and
+ * all or nothing of it is.  Done twice for one block, this has no effect:
+ * another block would have been charged.  The budget does not get them back,
+ * because a block that has no branch may have been given more than branches
+ * leave to others.
+ */
+static inline void retire_unretire(RetireState *r, uint32_t insns, bool branch,
+                                   uint64_t ip)
+{
+    if (r->budget != r->restored && retire_eligible(r, ip)) {
+        r->armed -= RETIRE_CHARGE(insns, branch);
+    }
+    r->restored = r->budget;
+}
+
+/* Shorten the budget by @charge, which nothing has retired for. */
+static inline void retire_burn(RetireState *r, int32_t charge)
+{
+    if (r->restored == r->budget) {
+        r->restored -= charge;
+    }
+    r->budget -= charge;
+    r->armed -= charge;
 }
 
 /* An access of the instruction at page offset @offset counts as @what. */
 static inline void retire_note(RetireState *r, RetireRow row, uint32_t offset,
                                RetireMemory what)
 {
-    uint32_t used = r->armed - r->fuse;
+    uint32_t used = r->armed - r->budget;
 
     if (!r->open.valid || r->open.offset != offset || r->open.used != used) {
         memset(&r->open, 0, sizeof(r->open));
@@ -357,7 +408,7 @@ static inline void retire_note(RetireState *r, RetireRow row, uint32_t offset,
 static inline void retire_unnote(RetireState *r, uint64_t ip)
 {
     if (r->open.valid && r->open.offset == (ip & 0xfff) &&
-        r->open.used == (uint32_t)(r->armed - r->fuse)) {
+        r->open.used == (uint32_t)(r->armed - r->budget)) {
         for (int i = 0; i < RETIRE_NR_MEMORY; i++) {
             r->noted[r->open.row][i] -= r->open.n[i];
         }
@@ -395,17 +446,28 @@ static inline void retire_take_memory(RetireState *r, RetireRow row,
     r->open.valid = false;
 }
 
-/* Have the next block trip the fuse, if it has one. */
+/*
+ * A load misses L1D, and L2 has the line.  To be called only if there are any
+ * left that nobody need hear of, in front of the access.
+ */
+static inline bool retire_may_miss(const RetireState *r)
+{
+    return r->misses > 0 && r->budget >= r->miss_charge;
+}
+
+static inline void retire_miss(RetireState *r)
+{
+    r->misses--;
+    retire_burn(r, r->miss_charge);
+}
+
+/* Have the next block find the budget exhausted. */
 static inline void retire_expire(RetireState *r)
 {
-    int32_t left = r->fuse & -(1 << 16);
+    int32_t left = r->budget & -(1 << 16);
 
-    if (left > 0) {
-        if (r->restored == r->fuse) {
-            r->restored -= left;
-        }
-        r->fuse -= left;
-        r->armed -= left;
+    if (left >= 0) {
+        retire_burn(r, left + (1 << 16));
     }
 }
 

@@ -41,6 +41,7 @@ static int fault_in;            /* accesses until one faults; none if < 0 */
 static jmp_buf fault;
 static LwpState lwp;
 static RetireState account;
+static RetireWants wants;       /* as blocks have been told */
 static uint64_t missed_before;
 static unsigned missed_counted, missed_reported;
 static bool reports;            /* of all stores, not only those that are due */
@@ -67,7 +68,6 @@ static LwpConfig config = {
         .latency_worst = 2 * RETIRE_LATENCY_MAX,
     },
 };
-static RetirePredictor predictor;
 
 static uint8_t *touch(uint64_t addr, uint32_t len)
 {
@@ -108,7 +108,7 @@ static uint32_t peek32(uint64_t addr)
 }
 
 static bool fuzz_begin(LwpMem *mem, uint64_t cb, uint32_t size, uint64_t slot,
-                       bool ready, LwpHost *host)
+                       LwpHost *host)
 {
     uintptr_t gap;
 
@@ -117,9 +117,6 @@ static bool fuzz_begin(LwpMem *mem, uint64_t cb, uint32_t size, uint64_t slot,
     random_before = peek32(cb + CB_RANDOM) >> 28;
     for (int event = 1; event <= LWP_NR_EVENTS; event++) {
         interval[event - 1] = peek32(cb + CB_INTERVAL(event));
-    }
-    if (ready) {
-        fault_in = -1;
     }
     host->cb = touch(cb, size);
     host->slot = touch(slot, LWP_RECORD_SIZE);
@@ -316,24 +313,65 @@ static void check_gathered(void)
     }
 }
 
-static void arm_misses(void)
+/*
+ * The core's part, as retire-core.c and retire-helper.c have it
+ */
+
+static RetireTotals take_totals(RetireState *r,
+                                uint64_t branches[RETIRE_NR_CLASSES])
 {
-    account.misses = account.misses_armed = lwp_misses(&lwp);
+    RetireTotals n = retire_take(r);
+
+    if (wants & RETIRE_WANT_CLASSES) {
+        n.near = 0;
+        n.branches = retire_take_branches(r, branches) ? branches : NULL;
+    }
+    return n;
+}
+
+static void report_account(void)
+{
+    uint64_t branches[RETIRE_NR_CLASSES];
+    RetireTotals n = take_totals(&account, branches);
+
+    lwp_count(&lwp, &config, &n);
+}
+
+static uint32_t min(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+static RetireDistance arm_account(void)
+{
+    RetireDistance d = {
+        .insns = RETIRE_BUDGET_MAX,
+        .branches = UINT32_MAX,
+        .misses = INT32_MAX,
+    };
+
+    lwp_distance(&lwp, &d);
+    retire_arm(&account, d.now ? -1 : (int32_t)min(d.insns, d.branches));
+    account.miss_charge = 0;
+    if (d.clocks) {
+        uint32_t insns = (config.model.latency[RETIRE_SOURCE_L2] +
+                          config.model.insn_clocks - 1) /
+                         config.model.insn_clocks;
+
+        d.misses = insns < RETIRE_BUDGET_MAX ? d.misses : 0;
+        account.miss_charge = RETIRE_CHARGE(insns % RETIRE_BUDGET_MAX, 0);
+    }
+    account.misses = account.misses_armed = d.misses;
+    return d;
 }
 
 static void sync_account(void)
 {
-    RetireCount n = retire_take(&account);
-
-    lwp_count(&lwp, &config, &n);
-    if (n.due && n.of_due == n.due->insns) {
-        check_gathered();
-    }
-    memcpy(account.branch_unit, lwp.branch_unit, sizeof(account.branch_unit));
-    account.ip_first = lwp.ip_first;
-    account.ip_span = lwp.ip_span;
-    retire_arm(&account, lwp_distance(&lwp));
-    arm_misses();
+    report_account();
+    wants = lwp_wants(&lwp);
+    account.ip_first = wants & RETIRE_WANT_RANGE ? lwp.ip_first : 0;
+    account.ip_span = wants & RETIRE_WANT_RANGE ? lwp.ip_span : UINT64_MAX;
+    arm_account();
 }
 
 /* What a counter of latency shows (§2.4.1). */
@@ -372,20 +410,31 @@ static void run_miss(uint64_t arg)
     RetireMiss miss = { .ip = arg & 0xffff, .addr = arg, .source = source,
                         .clocks = config.model.latency[source]
                                   << (arg >> 24 & 1) };
-    uint32_t ahead = account.due ? UINT32_MAX : retire_ahead(&account);
+    uint32_t ahead = retire_ahead(&account);
     uint32_t npending = lwp.npending;
+    uint64_t branches[RETIRE_NR_CLASSES];
     LwpState copy;
     RetireState copied;
-    RetireCount n;
+    RetireTotals n = { 0 };
     bool due;
 
-    if (source == RETIRE_SOURCE_L2 && account.misses > 0) {
+    if (source == RETIRE_SOURCE_L2 && retire_may_miss(&account) &&
+        miss.clocks == config.model.latency[source]) {
         /* All alike */
-        account.misses--;
+        retire_miss(&account);
         model_count(LWP_EVENT_DME, 1);
+        model_clocks(miss.clocks);
+        for (unsigned event = LWP_EVENT_DME; event <= LWP_EVENT_RNH; event++) {
+            if (reports && lwp.flags & LWP_FLAG(event) &&
+                model.left[event - 1] < 0) {
+                fail("a miss that should not just be counted");
+            }
+        }
         return;
     }
-    lwp_count_misses(&lwp, account.misses_armed - account.misses);
+    n.misses = account.misses_armed - account.misses;
+    account.misses_armed = account.misses;
+    lwp_count(&lwp, &config, &n);
     due = lwp_miss_due(&lwp, &config, ahead, &miss);
     if (due && !lwp_miss_due(&lwp, &config, ahead, NULL)) {
         fail("a miss is worse than the worst one");
@@ -394,17 +443,15 @@ static void run_miss(uint64_t arg)
         model_count(LWP_EVENT_DME, miss_counts(source));
         model_clocks(miss.clocks);
     }
-    if (lwp_miss(&lwp, &config, &miss)) {
-        retire_arm(&account, lwp_distance(&lwp));
-    }
-    arm_misses();
-    if (due || account.due || !lwp_eligible(&lwp, miss.ip)) {
+    lwp_miss(&lwp, &config, &miss);
+    arm_account();
+    if (due || !lwp_eligible(&lwp, miss.ip)) {
         return;
     }
     /* Nothing happens, then, nor will it with what has been counted ahead. */
     copy = lwp;
     copied = account;
-    n = retire_take(&copied);
+    n = take_totals(&copied, branches);
     lwp_count(&copy, &config, &n);
     if (copy.npending != npending ||
         ((copy.flags & LWP_FLAG(LWP_EVENT_CNH)) &&
@@ -415,75 +462,145 @@ static void run_miss(uint64_t arg)
     }
 }
 
-/* A block, as translated code runs it; false if it has to be divided. */
-static bool run_block(LwpMem *mem, const RetireBlock *block, uint64_t arg)
+/* Table 6-2, the bits for classes of branches */
+static bool class_counts(RetireBranch branch)
 {
-    uint32_t insns = block->insns;
-    bool branch = lwp.branch_unit[block->branch];
-    RetireCount n;
+    static const uint8_t bit[RETIRE_NR_BRANCHES] = {
+        [RETIRE_BRANCH_COND] = 28, [RETIRE_BRANCH_JMP] = 29,
+        [RETIRE_BRANCH_CALL] = 29, [RETIRE_BRANCH_RET] = 29,
+        [RETIRE_BRANCH_JMP_ABS] = 27, [RETIRE_BRANCH_CALL_ABS] = 27,
+    };
 
-    retire_begin(&account, block->insns, block->branch);
-    if (account.fuse < 0 && account.foreseen && !block->late) {
-        account.block = *block;
-        retire_set_due(&account);
-    } else if (account.fuse < 0) {
-        RetirePlan plan;
-
-        retire_give_back(&account, block->insns, block->branch);
-        n = retire_take(&account);
-        plan = lwp_trip(&lwp, mem, block, &n);
-        if (plan.action == RETIRE_PLAN_STEP) {
-            sync_account();
-            return false;
-        }
-        retire_run(&account, plan.insns, block);
-        arm_misses();
-        if (plan.action == RETIRE_PLAN_DUE) {
-            account.block = *block;
-            retire_set_due(&account);
-        }
-        account.foreseen = plan.foreseen;
-    }
-    if (arg >> 26 & 1) {
-        insns -= 1 + arg % block->insns;
-        branch = false;
-        retire_unretire(&account, block->insns - insns, block->branch,
-                        block->ip);
-    }
-    model_insns(insns, branch);
-    for (unsigned event = LWP_EVENT_IRE; event <= LWP_EVENT_RNH; event++) {
-        if (reports && !account.due && lwp.flags & LWP_FLAG(event) &&
-            event != LWP_EVENT_DME && (event != LWP_EVENT_BRE || branch) &&
-            model.left[event - 1] < 0) {
-            fail("an event that the fuse does not know of");
-        }
-    }
-    if ((arg >> 26 & 3) == 3) {
-        n = retire_take(&account);
-        lwp_settle(&lwp, mem, &n);
-        sync_account();
-    }
-    return true;
+    return bit[branch] && !(lwp.filters >> bit[branch] & 1);
 }
 
 /* An instruction alone */
-static void run_insn(const RetireInsn *insn)
+static void run_insn(const RetireStory *story)
 {
-    bool eligible = lwp_eligible(&lwp, insn->ip);
+    bool eligible = lwp_eligible(&lwp, story->ip);
     int32_t branches = lwp.counter[LWP_EVENT_BRE - 1];
 
-    lwp_retire(&lwp, &config, &predictor, insn);
+    lwp_retire(&lwp, &config, story);
     if (!eligible) {
         return;
     }
     if (lwp.by_prediction) {
-        /* Whether it counts is what the predictor says. */
+        /* Whether it counts is up to how it was predicted. */
         model_insns(1, branches - lwp.counter[LWP_EVENT_BRE - 1]);
     } else {
-        model_insns(1, lwp.branch_unit[insn->branch]);
+        model_insns(1, class_counts(story->branch));
     }
     if (!lwp.deferred) {
         check_gathered();
+    }
+}
+
+/* The same in a block, of which it is the last one */
+static void run_observed(LwpMem *mem, const RetireStory *story)
+{
+    report_account();
+    run_insn(story);
+    lwp_boundary(&lwp, mem, story->target);
+    sync_account();
+}
+
+/*
+ * A block that would be charged @n instructions asks if it may run: returns how
+ * many the one has that does, of which the last one is observed; or 0.
+ */
+static uint32_t next_block(LwpMem *mem, uint64_t ip, uint32_t n, bool branch,
+                           bool divided)
+{
+    RetireDistance d;
+    uint32_t run;
+
+    report_account();
+    d = arm_account();
+    run = min(d.insns, d.branches);
+    if (d.now) {
+        lwp_boundary(&lwp, mem, ip);
+        sync_account();
+        return 1;
+    }
+    if (divided) {
+        return 1;
+    }
+    if (n > d.insns || (branch && !d.branches)) {
+        uint32_t step = min(n, d.insns + 1);
+
+        retire_arm(&account, run > step - 1 ? run : step - 1);
+        return step;
+    }
+    retire_arm(&account, run > n ? run : n);
+    return 0;
+}
+
+/* What has been charged, and retires: nobody need have heard of it. */
+static void run_charged(uint32_t insns, bool branch)
+{
+    model_insns(insns, branch);
+    for (unsigned event = LWP_EVENT_IRE; event <= LWP_EVENT_RNH; event++) {
+        if (reports && lwp.flags & LWP_FLAG(event) &&
+            event != LWP_EVENT_DME && (event != LWP_EVENT_BRE || branch) &&
+            model.left[event - 1] < 0) {
+            fail("an event that the budget does not know of");
+        }
+    }
+}
+
+/* A block of @insns instructions of a byte, as translated code runs it */
+static void run_block(LwpMem *mem, RetireStory story, uint32_t insns,
+                      uint64_t arg)
+{
+    uint64_t ip = story.ip;
+    bool late = story.branch && (wants & RETIRE_WANT_BRANCHES);
+    bool branch = story.branch && !late;
+    uint32_t charged = insns - late, step = 0, inside = 0;
+
+    for (uint32_t i = 0; i < insns; i++) {
+        inside += retire_eligible(&account, ip + i);
+    }
+    if (!inside) {
+        return;
+    }
+    if (inside < insns || account.budget < RETIRE_CHARGE(charged, branch)) {
+        step = next_block(mem, ip, charged, branch, inside < insns);
+    }
+    if (step) {
+        charged = step - 1;
+        story.branch = step == insns ? story.branch : RETIRE_BRANCH_NONE;
+        branch = false;
+    }
+    account.budget -= RETIRE_CHARGE(charged, branch);
+    if (charged && (arg >> 26 & 1)) {
+        uint32_t rest = 1 + arg % charged;
+
+        retire_unretire(&account, rest, branch, ip);
+        if (charged - rest) {
+            run_charged(charged - rest, false);
+        }
+        if (arg >> 27 & 1) {
+            sync_account();
+        }
+        return;
+    }
+    if (charged) {
+        run_charged(charged, branch && class_counts(story.branch));
+    }
+    if (step || late) {
+        story.ip += charged;
+        run_observed(mem, &story);
+    } else if (branch && (wants & RETIRE_WANT_CLASSES)) {
+        RetireClass class = retire_class(story.branch, story.taken);
+        /* Direct ones are always predicted. */
+        bool wrong = story.mispredicted &&
+                     retire_mispredicted(class) != RETIRE_NR_CLASSES;
+
+        if (class >= RETIRE_FAR) {
+            fail("a branch without a class");
+        }
+        account.branches[class] +=
+            RETIRE_BRANCH_ONE + (wrong ? RETIRE_BRANCH_MISPREDICTED : 0);
     }
 }
 
@@ -569,10 +686,11 @@ static void run(const Op *op)
     LwpMem mem = { .ops = &fuzz_ops, .config = &config, .reports = reports };
     LwpState state;
     uint8_t *bytes;
-    RetireBlock block = { .ip = op->arg & 0xffff, .lengths = { op->arg },
-                       .insns = 1 + (op->arg >> 16 & 63),
-                       .branch = (op->arg >> 24 & 255) % RETIRE_NR_BRANCHES,
-                       .late = (op->how & 0xe0) == 0xe0 };
+    RetireStory story = {
+        .ip = op->arg & 0xffff, .target = op->arg >> 16 & 7,
+        .branch = (op->arg >> 24 & 255) % RETIRE_NR_BRANCHES,
+        .predicted = op->arg >> 19 & 1,
+    };
     unsigned repeat = 1 + (op->how & 31);
     bool due;
 
@@ -626,25 +744,20 @@ static void run(const Op *op)
         break;
     case INSN:
         for (unsigned i = 0; i < repeat; i++) {
-            run_insn(&(RetireInsn) {
-                .ip = block.ip, .next = block.ip + 2,
-                .target = op->arg >> 16 & 7,
-                .branch = block.branch, .taken = op->arg >> (32 + i) & 1,
-            });
+            story.taken = op->arg >> (32 + i) & 1;
+            story.mispredicted = op->arg >> (40 + i % 24) & 1;
+            run_insn(&story);
         }
         break;
     case BLOCK:
-        if (lwp_mode(&lwp) == RETIRE_PREDICTED) {
-            block.branch = RETIRE_BRANCH_NONE;  /* it is told of the others */
-        }
-        while (repeat-- && lwp_mode(&lwp) >= RETIRE_INSNS &&
-               lwp_eligible(&lwp, block.ip) &&
-               run_block(&mem, &block, op->arg)) {
-            continue;
+        story.taken = op->how & 0x80;
+        story.mispredicted = op->how & 0x20;
+        while (repeat-- && wants) {
+            run_block(&mem, story, 1 + (op->arg >> 16 & 63), op->arg);
         }
         return;
     case MISS:
-        while (repeat-- && lwp_wants_loads(&lwp)) {
+        while (repeat-- && (wants & RETIRE_WANT_SOURCES)) {
             run_miss(op->arg);
         }
         return;
@@ -692,7 +805,8 @@ static void step(const Op *op)
 {
     LwpState copy;
     RetireState copied;
-    RetireCount n;
+    uint64_t branches[RETIRE_NR_CLASSES];
+    RetireTotals n;
 
     windows[0] = (Window) { lwp.cbaddr, lwp.cbaddr ? CB_SIZE : 0 };
     windows[1] = (Window) { lwp.base, lwp.size };
@@ -705,6 +819,8 @@ static void step(const Op *op)
     inserting = false;
     if (setjmp(fault) == 0) {
         run(op);
+    } else {
+        sync_account();
     }
     if (reports && missed_counted != missed_reported) {
         fprintf(stderr, "%u events counted as missed, %u reported\n",
@@ -725,7 +841,7 @@ static void step(const Op *op)
     }
     copy = lwp;
     copied = account;
-    n = retire_take(&copied);
+    n = take_totals(&copied, branches);
     lwp_count(&copy, &config, &n);
     if (reports) {
         check_counters(&copy);
@@ -812,7 +928,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     config.latency_round = how & 128 ? 0 : 4;
     lwp = (LwpState) { .cfg = config.features | VECTOR };
     account = (RetireState) { 0 };
-    memset(&predictor, 0, sizeof(predictor));
+    wants = 0;
     memset(ram, 0, sizeof(ram));
     model_begin();
 

@@ -3,8 +3,7 @@
  * Fuzz target: any accesses of up to three processors to caches of any
  * geometry, and any branches, with memory that is short now and then.  The
  * caches must do as lists do that know only what cache.h says, and a short cut
- * must only be there for what would change nothing.  The predictor must not
- * depend on what it remembers only to be fast, and the counting one must do as
+ * must only be there for what would change nothing.  The predictor must do as
  * its textbook does.
  */
 
@@ -37,12 +36,11 @@ static RetireUncore *uncore;
 static Cpu cpus[NR_CPUS];
 static List l3;
 static unsigned calloc_fails_in;
-static RetirePredictor remembers, forgets;
-static RetireCounting counting;
+static RetirePredictor predictor;
 /* The textbook: two outcomes, four counters */
 static struct {
     uint8_t outcomes, counter[4];
-} book[RETIRE_NR_HISTORIES];
+} book[RETIRE_NR_CONDS];
 
 void *__real_calloc(size_t n, size_t size);
 void *__wrap_calloc(size_t n, size_t size);
@@ -316,34 +314,20 @@ static void check_geometry(void)
  * Branches
  */
 
-static void branch(RetireBranch kind, uint64_t ip, uint64_t target, bool taken)
+/* A conditional one; what others do is up to translated code. */
+static void branch(uint64_t ip, bool taken)
 {
-    uint32_t n = retire_history_index(ip);
-    RetirePrediction a, b;
-    uint64_t next;
+    uint32_t n = retire_cond_index(ip);
+    const RetireCond *cond = predictor.cond[n];
     bool expected;
     uint8_t *counter = &book[n].counter[book[n].outcomes];
 
-    /* Anything but the history that is asked for */
-    for (int i = 0; i < 2; i++) {
-        memset(forgets.known[i].history, ~forgets.history[n] & 0xff,
-               sizeof(forgets.known[i].history));
-    }
-    a = retire_predict(&remembers, kind, ip, ip + 2, taken, target);
-    b = retire_predict(&forgets, kind, ip, ip + 2, taken, target);
-    if (a.valid != b.valid || a.correct != b.correct) {
-        fail("a prediction that has been remembered");
-    }
-    if (kind != RETIRE_BRANCH_COND) {
-        return;
-    }
-    next = counting.next[taken][counting.state[n] / sizeof(uint64_t)];
-    counting.state[n] = next;
+    predictor.cond[n] = cond->next[taken];
     expected = *counter >= 2;
     *counter += taken ? *counter < 3 : -(*counter > 0);
     book[n].outcomes = (book[n].outcomes << 1 | taken) & 3;
-    if (next / RETIRE_BRANCH_ONE % 2 != 1 ||
-        next / RETIRE_BRANCH_MISPREDICTED != (expected != taken)) {
+    if (cond->count[taken] != RETIRE_BRANCH_ONE +
+        (expected == taken ? 0 : RETIRE_BRANCH_MISPREDICTED)) {
         fail("a prediction that is not the textbook's");
     }
 }
@@ -369,9 +353,6 @@ static void step(uint8_t op)
             do_flush_line(take(2) & 0x7ff);
         } else if (c->cache) {
             do_flush(c);
-        } else {
-            retire_uncore_flush(uncore);
-            list_init(&l3, &geometry[RETIRE_L3]);
         }
         break;
     case 4:
@@ -390,7 +371,7 @@ static void step(uint8_t op)
         ip = take(1);
         arg = take(4);
         for (int i = 0; i < 32; i++) {
-            branch(op % RETIRE_NR_BRANCHES, ip, arg & 7, arg >> i & 1);
+            branch(ip, arg >> i & 1);
         }
         break;
     }
@@ -435,10 +416,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (int i = 0; i < (how & 0x80 ? 1 : NR_CPUS); i++) {
         plug(&cpus[i]);
     }
-    memset(&remembers, 0, sizeof(remembers));
-    memset(&forgets, 0, sizeof(forgets));
-    retire_counting_init(&counting);
-    for (int i = 0; i < RETIRE_NR_HISTORIES; i++) {
+    retire_predictor_init(&predictor);
+    for (int i = 0; i < RETIRE_NR_CONDS; i++) {
         book[i].outcomes = 0;
         memcpy(book[i].counter, (uint8_t[]) { 1, 2, 1, 2 }, 4);
     }

@@ -48,8 +48,9 @@ typedef struct TestMem {
 static TestMem mem;
 static LwpState lwp;
 static RetireState account;
+static RetireWants wants;       /* as blocks have been told */
+static int step;                /* the next one is so long, its end observed */
 static LwpConfig config;
-static RetirePredictor predictor;
 
 static const LwpSegment mode64 = { .va_bits = 48 };
 
@@ -81,7 +82,7 @@ static void test_probe(LwpMem *m, uint64_t addr, uint32_t len)
 static bool direct;
 
 static bool test_begin(LwpMem *m, uint64_t cb, uint32_t size, uint64_t slot,
-                       bool ready, LwpHost *host)
+                       LwpHost *host)
 {
     host->cb = touch(cb, size);
     host->slot = touch(slot, LWP_RECORD_SIZE);
@@ -222,6 +223,7 @@ static void reset(uint32_t features)
 {
     memset(&lwp, 0, sizeof(lwp));
     memset(&account, 0, sizeof(account));
+    wants = step = 0;
     memset(&mem, 0, sizeof(mem));
     mem.parent.ops = &test_ops;
     mem.parent.config = &config;
@@ -241,7 +243,6 @@ static void reset(uint32_t features)
         },
         .model.latency_worst = 800,
     };
-    memset(&predictor, 0, sizeof(predictor));
     g_assert_true(lwp_write_cfg(&lwp, &config, features));
 }
 
@@ -275,74 +276,134 @@ static bool state_valid(const LwpState *s, uint32_t features, bool avail)
     return lwp_load_state(&copy, &c, avail);
 }
 
-/* What the CPU has of all this: the account, and who is told. */
+/*
+ * The core's part, as retire-core.c and retire-helper.c have it: the account,
+ * and what blocks are told.
+ */
 static void report_account(void)
 {
-    RetireCount n = retire_take(&account);
+    uint64_t branches[RETIRE_NR_CLASSES];
+    RetireTotals n = retire_take(&account);
 
+    if (wants & RETIRE_WANT_CLASSES) {
+        n.near = 0;
+        n.branches = retire_take_branches(&account, branches) ? branches : NULL;
+    }
     lwp_count(&lwp, &config, &n);
 }
 
-static void settle(void)
+static void report_misses(void)
 {
-    RetireCount n = retire_take(&account);
+    RetireTotals n = { .misses = account.misses_armed - account.misses };
 
-    lwp_settle(&lwp, &mem.parent, &n);
+    account.misses_armed = account.misses;
+    lwp_count(&lwp, &config, &n);
 }
 
-static RetireMode sync_account(void)
+static RetireDistance distance(void)
 {
-    RetireMode mode;
+    RetireDistance d = {
+        .insns = RETIRE_BUDGET_MAX,
+        .branches = UINT32_MAX,
+        .misses = INT32_MAX,
+    };
+
+    lwp_distance(&lwp, &d);
+    return d;
+}
+
+static RetireDistance arm_account(void)
+{
+    RetireDistance d = distance();
+
+    retire_arm(&account, d.now ? -1 : (int32_t)MIN(d.insns, d.branches));
+    account.miss_charge = 0;
+    if (d.clocks) {
+        uint32_t insns = (config.model.latency[RETIRE_SOURCE_L2] +
+                          config.model.insn_clocks - 1) /
+                         config.model.insn_clocks;
+
+        d.misses = insns < RETIRE_BUDGET_MAX ? d.misses : 0;
+        account.miss_charge = RETIRE_CHARGE(insns % RETIRE_BUDGET_MAX, 0);
+    }
+    account.misses = account.misses_armed = d.misses;
+    return d;
+}
+
+/* The next block is of @insns instructions, or as it would be if that is 0. */
+static void sync_account(int insns)
+{
+    report_account();
+    wants = lwp_wants(&lwp);
+    account.ip_first = wants & RETIRE_WANT_RANGE ? lwp.ip_first : 0;
+    account.ip_span = wants & RETIRE_WANT_RANGE ? lwp.ip_span : UINT64_MAX;
+    step = wants ? insns : 0;
+    if (wants) {
+        arm_account();
+    }
+}
+
+static bool boundary(uint64_t ip)
+{
+    return lwp_boundary(&lwp, &mem.parent, ip);
+}
+
+/*
+ * A block at @ip that would be charged @n instructions asks if it may run; or
+ * else step says what does.  The range has all of it unless it is @divided.
+ */
+static bool next_block(uint64_t ip, int n, bool branch, bool divided)
+{
+    RetireDistance d;
+    uint32_t run;
 
     report_account();
-    mode = lwp_mode(&lwp);
-    memcpy(account.branch_unit, lwp.branch_unit, sizeof(account.branch_unit));
-    account.ip_first = lwp.ip_first;
-    account.ip_span = lwp.ip_span;
-    retire_arm(&account, lwp_distance(&lwp));
-    return account.step && mode > RETIRE_STEP ? RETIRE_STEP : mode;
-}
-
-/* A block begins; whether it runs as it is, or account.step says how far. */
-static bool begin_block(const RetireBlock *block)
-{
-    RetirePlan plan;
-    RetireCount n;
-
-    retire_begin(&account, block->insns, block->branch);
-    if (account.fuse >= 0) {
-        return true;
-    }
-    if (account.foreseen && !block->late) {
-        account.block = *block;
-        retire_set_due(&account);
-        return true;
-    }
-    retire_give_back(&account, block->insns, block->branch);
-    n = retire_take(&account);
-    plan = lwp_trip(&lwp, &mem.parent, block, &n);
-    if (plan.action == RETIRE_PLAN_STEP) {
-        account.step = plan.insns;
-        sync_account();
+    d = arm_account();
+    run = MIN(d.insns, d.branches);
+    if (d.now) {
+        boundary(ip);
+        sync_account(1);
         return false;
     }
-    retire_run(&account, plan.insns, block);
-    if (plan.action == RETIRE_PLAN_DUE) {
-        account.block = *block;
-        retire_set_due(&account);
+    if (divided) {
+        step = 1;
+        return false;
     }
-    account.foreseen = plan.foreseen;
+    if (n > d.insns || (branch && !d.branches)) {
+        step = MIN(n, d.insns + 1);
+        retire_arm(&account, MAX(run, step - 1));
+        return false;
+    }
+    retire_arm(&account, MAX(run, n));
     return true;
 }
 
-/* An instruction of 5 bytes. */
+/* A block begins; whether it runs as it is, and has been charged. */
+static bool begin_block(uint64_t ip, int n, bool branch)
+{
+    if (account.budget < RETIRE_CHARGE(n, branch) &&
+        !next_block(ip, n, branch, false)) {
+        return false;
+    }
+    account.budget -= RETIRE_CHARGE(n, branch);
+    return true;
+}
+
+/* An instruction of 5 bytes, and how it was predicted if it is a branch. */
+static void retire_predicted(uint64_t ip, RetireBranch branch, bool taken,
+                             uint64_t target, bool predicted,
+                             bool mispredicted)
+{
+    lwp_retire(&lwp, &config, &(RetireStory) {
+        .ip = ip, .next = ip + 5, .target = target, .branch = branch,
+        .taken = taken, .predicted = predicted, .mispredicted = mispredicted,
+    });
+}
+
 static void retire(uint64_t ip, RetireBranch branch, bool taken,
                    uint64_t target)
 {
-    lwp_retire(&lwp, &config, &predictor, &(RetireInsn) {
-        .ip = ip, .next = ip + 5, .target = target, .branch = branch,
-        .taken = taken,
-    });
+    retire_predicted(ip, branch, taken, target, true, false);
 }
 
 static RetireMiss miss_of(RetireSource source)
@@ -356,15 +417,9 @@ static void miss(RetireSource source)
 {
     RetireMiss m = miss_of(source);
 
-    if (lwp_miss(&lwp, &config, &m)) {
-        retire_arm(&account, lwp_distance(&lwp));
-    }
-}
-
-/* Instructions that have been counted ahead, see lwp_miss_due(). */
-static uint32_t ahead(void)
-{
-    return account.due ? UINT32_MAX : retire_ahead(&account);
+    report_misses();
+    lwp_miss(&lwp, &config, &m);
+    arm_account();
 }
 
 static bool miss_due(RetireSource source, uint32_t clocks)
@@ -372,17 +427,12 @@ static bool miss_due(RetireSource source, uint32_t clocks)
     RetireMiss m = miss_of(source);
 
     m.clocks = clocks;
-    return lwp_miss_due(&lwp, &config, ahead(), &m);
+    return lwp_miss_due(&lwp, &config, retire_ahead(&account), &m);
 }
 
 static bool worst_miss_due(void)
 {
-    return lwp_miss_due(&lwp, &config, ahead(), NULL);
-}
-
-static bool boundary(uint64_t ip)
-{
-    return lwp_boundary(&lwp, &mem.parent, ip);
+    return lwp_miss_due(&lwp, &config, retire_ahead(&account), NULL);
 }
 
 static void set_pending(LwpRecord record)
@@ -725,7 +775,7 @@ static void test_records(void)
 }
 
 /* §1.1 step 3, Table 6-1 MissedEvents. */
-static void test_ring_full(void)
+static void check_ring_full(void)
 {
     const int slots = MIN_RING / LWP_RECORD_SIZE;
 
@@ -759,6 +809,14 @@ static void test_ring_full(void)
     }
 }
 
+static void test_ring_full(void)
+{
+    check_ring_full();
+    direct = true;
+    check_ring_full();
+    direct = false;
+}
+
 /* Exactly every (interval + 1)th LWPVAL, the first after counter + 1. */
 static void test_val_period(void)
 {
@@ -784,6 +842,8 @@ static void test_val_period(void)
 
 static void test_val_disabled(void)
 {
+    start(FLAG_VAL, FLAG_VAL);
+    g_assert_cmphex(lwp_wants(&lwp), ==, 0);
     start(FLAG_VAL, 0);
     g_assert_false(val(1));
     lwp_disable(&lwp);
@@ -1047,6 +1107,46 @@ static void test_pending_deferred(void)
     g_assert_cmphex(slwpcb(), ==, CB);
     g_assert_false(lwp_busy(&lwp));
     g_assert_cmpuint(get32(HEAD(CB)), ==, 96);
+}
+
+/* A program that does not come back is not waited for without end. */
+static void test_pending_away(void)
+{
+    start(0, 0);
+    set_pending((LwpRecord) { { 9 } });
+    mem.absent[(RING - MEM_BASE) / PAGE] = true;
+    g_assert_true(FAULTS(boundary(0x1000)));
+    /* That it is looked at must not fault there. */
+    for (int i = 0; i < 2 * LWP_AWAY_MAX; i++) {
+        g_assert_false(boundary(0x2000 + i));
+    }
+    mem.absent[(RING - MEM_BASE) / PAGE] = false;
+    mem.absent[(CB - MEM_BASE) / PAGE] = true;
+    for (int i = 0; i < LWP_AWAY_MAX; i++) {
+        g_assert_false(boundary(0x2000 + i));
+    }
+    mem.absent[(CB - MEM_BASE) / PAGE] = false;
+    for (int i = 1; i < LWP_AWAY_MAX; i++) {
+        g_assert_false(boundary(0x2000 + i));
+    }
+    g_assert_true(boundary(0x2000));
+    g_assert_cmpuint(get32(HEAD(CB)), ==, 32);
+    g_assert_false(lwp_busy(&lwp));
+}
+
+/* What storing the next record would raise, and nothing else */
+static void test_probe_store(void)
+{
+    start(0, 0);
+    lwp_probe_store(&lwp, &mem.parent);
+    mem.absent[(RING - MEM_BASE) / PAGE] = true;
+    g_assert_true(FAULTS(lwp_probe_store(&lwp, &mem.parent)));
+    g_assert_cmphex(mem.fault_addr, ==, RING);
+    mem.absent[(CB - MEM_BASE) / PAGE] = true;
+    g_assert_true(FAULTS(lwp_probe_store(&lwp, &mem.parent)));
+    g_assert_cmphex(mem.fault_addr, ==, CB);
+    memset(mem.absent, 0, sizeof(mem.absent));
+    g_assert_cmpuint(get32(HEAD(CB)), ==, 0);
 }
 
 static void set_vector(uint8_t vector)
@@ -1436,28 +1536,29 @@ static void test_restart(void)
     }
 }
 
-/* Table 6-2, IPF and IPI: which of a few addresses count, and to what mode. */
+/* Table 6-2, IPF and IPI: which addresses count, and what blocks are told. */
 static void test_ip_filter(void)
 {
+    const RetireWants range = RETIRE_WANT_COUNT | RETIRE_WANT_RANGE;
     static const uint64_t ips[] = { 0, 9, 10, 15, 20, 21, UINT64_MAX };
-    static const struct {
+    const struct {
         uint32_t filters;
         uint64_t base, limit;
         uint8_t eligible;       /* bit n is ips[n] */
-        RetireMode mode;
+        RetireWants wants;
     } t[] = {
-        { 0, 10, 20, 0x7f, RETIRE_INSNS },
-        { 1u << 30, 10, 20, 0x7f, RETIRE_INSNS },     /* IPI alone */
-        { 1u << 31, 10, 20, 0x1c, RETIRE_RANGE },
-        { 3u << 30, 10, 20, 0x63, RETIRE_RANGE },
-        { 1u << 31, 20, 10, 0, RETIRE_OFF },
-        { 3u << 30, 20, 10, 0x7f, RETIRE_INSNS },
-        { 1u << 31, 10, 10, 0x04, RETIRE_RANGE },
-        { 3u << 30, 10, 10, 0x7b, RETIRE_RANGE },
-        { 1u << 31, 0, UINT64_MAX, 0x7f, RETIRE_RANGE },
-        { 3u << 30, 0, UINT64_MAX, 0, RETIRE_OFF },
-        { 3u << 30, 1, UINT64_MAX, 0x01, RETIRE_RANGE },
-        { 3u << 30, 0, UINT64_MAX - 1, 0x40, RETIRE_RANGE },
+        { 0, 10, 20, 0x7f, RETIRE_WANT_COUNT },
+        { 1u << 30, 10, 20, 0x7f, RETIRE_WANT_COUNT },     /* IPI alone */
+        { 1u << 31, 10, 20, 0x1c, range },
+        { 3u << 30, 10, 20, 0x63, range },
+        { 1u << 31, 20, 10, 0, 0 },
+        { 3u << 30, 20, 10, 0x7f, RETIRE_WANT_COUNT },
+        { 1u << 31, 10, 10, 0x04, range },
+        { 3u << 30, 10, 10, 0x7b, range },
+        { 1u << 31, 0, UINT64_MAX, 0x7f, range },
+        { 3u << 30, 0, UINT64_MAX, 0, 0 },
+        { 3u << 30, 1, UINT64_MAX, 0x01, range },
+        { 3u << 30, 0, UINT64_MAX - 1, 0x40, range },
     };
 
     for (int i = 0; i < G_N_ELEMENTS(t); i++) {
@@ -1476,11 +1577,13 @@ static void test_ip_filter(void)
                 lwp_xrstor(&lwp, &config, image, NULL);
                 if (t[i].filters >> 31) {
                     /* The image does not have the addresses (§8.2.5). */
-                    g_assert_cmpint(lwp_mode(&lwp), ==, RETIRE_BOUNDARY);
+                    g_assert_cmphex(lwp_wants(&lwp), ==, RETIRE_WANT_COUNT);
+                    g_assert_true(distance().now);
                     g_assert_true(boundary(0x1000));
+                    g_assert_false(distance().now);
                 }
             }
-            g_assert_cmpint(lwp_mode(&lwp), ==, t[i].mode);
+            g_assert_cmphex(lwp_wants(&lwp), ==, t[i].wants);
             for (int k = 0; k < G_N_ELEMENTS(ips); k++) {
                 int before = lwp.counter[LWP_EVENT_IRE - 1];
 
@@ -1565,9 +1668,9 @@ static void test_branch_classes(void)
         put32(FLAGS(CB), FLAG_BRE);
         put32(counter(CB, LWP_EVENT_BRE), 0);
         g_assert_true(load(CB));
-        g_assert_cmpint(lwp_mode(&lwp), ==,
-                        suppressed == 0 ? RETIRE_BRANCHES :
-                        suppressed == 7 ? RETIRE_INSNS : RETIRE_CLASSES);
+        g_assert_cmphex(lwp_wants(&lwp), ==,
+                        RETIRE_WANT_COUNT |
+                        (suppressed ? RETIRE_WANT_CLASSES : 0));
         for (int c = RETIRE_BRANCH_NONE; c < RETIRE_NR_BRANCHES; c++) {
             bool counts = c && !(suppressed << 27 & class_filter[c]);
             uint32_t head = lwp.head;
@@ -1587,25 +1690,14 @@ static void test_branch_classes(void)
 static void test_prediction(void)
 {
     static const struct {
-        RetireBranch branch;
-        uint64_t ip, target;
-        bool taken;
+        bool taken, predicted, mispredicted;
         uint16_t flags;     /* 0x2000 PRV, 0x4000 PRD, 0x8000 TKN */
     } t[] = {
-        /* Nothing is known: "not taken". */
-        { RETIRE_BRANCH_COND, 0x1001, 0x1006, false, 0x6000 },
-        { RETIRE_BRANCH_COND, 0x1002, 0x2000, true, 0xa000 },
-        { RETIRE_BRANCH_RET, 0x1003, 0x2000, true, 0x8000 },
-        { RETIRE_BRANCH_JMP_ABS, 0x1004, 0x2000, true, 0x8000 },
-        { RETIRE_BRANCH_CALL_ABS, 0x1005, 0x2000, true, 0x8000 },
-        { RETIRE_BRANCH_JMP, 0x1006, 0x2000, true, 0xe000 },
-        { RETIRE_BRANCH_CALL, 0x1007, 0x2000, true, 0xe000 },
-        /* Now it is. */
-        { RETIRE_BRANCH_RET, 0x2000, 0x100c, true, 0xe000 },
-        { RETIRE_BRANCH_RET, 0x2000, 0x100b, true, 0xa000 },
-        { RETIRE_BRANCH_JMP_ABS, 0x1004, 0x2000, true, 0xe000 },
-        { RETIRE_BRANCH_CALL_ABS, 0x1005, 0x2001, true, 0xa000 },
-        { RETIRE_BRANCH_CALL_ABS, 0x1005, 0x2001, true, 0xe000 },
+        { false, true, false, 0x6000 },
+        { false, true, true, 0x2000 },
+        { true, true, false, 0xe000 },
+        { true, true, true, 0xa000 },
+        { true, false, true, 0x8000 },      /* nothing was expected */
     };
 
     for (int supported = 0; supported < 2; supported++) {
@@ -1613,22 +1705,20 @@ static void test_prediction(void)
         config.caps = supported ? ALL_CAPS : ALL_CAPS & ~LWP_CAP_PREDICTION;
         init_cb(CB, FLAG_BRE, RING, MIN_RING);
         g_assert_true(load(CB));
+        g_assert_cmpint(lwp.predicts, ==, supported);
         for (int i = 0; i < G_N_ELEMENTS(t); i++) {
-            retire(t[i].ip, t[i].branch, t[i].taken, t[i].target);
-            g_assert_true(boundary(t[i].target));
+            uint64_t ip = 0x1000 + i, target = 0x2000 + i;
+
+            retire_predicted(ip, RETIRE_BRANCH_COND, t[i].taken, target,
+                             t[i].predicted, t[i].mispredicted);
+            g_assert_true(boundary(target));
             assert_record(RING + 32 * i, 3, 0,
                           t[i].flags & (supported ? 0xe000 : 0x8000), 0,
-                          t[i].ip, t[i].target);
-        }
-        if (!supported) {
-            g_assert_cmpuint(predictor.top | predictor.before, ==, 0);
-            for (int i = 0; i < RETIRE_NR_HISTORIES; i++) {
-                g_assert_cmphex(predictor.history[i], ==, 0);
-            }
+                          ip, target);
         }
     }
 
-    /* It learns while the event is enabled, from what is filtered, too. */
+    /* The predictor learns while the event is enabled, whatever filters say. */
     for (int enabled = 0; enabled < 2; enabled++) {
         reset(FLAG_BRE | FLAG_IRE);
         config.caps = ALL_CAPS;
@@ -1637,31 +1727,34 @@ static void test_prediction(void)
         put64(BASE_IP(CB), 1);
         put64(LIMIT_IP(CB), 2);
         g_assert_true(load(CB));
-        retire(0x1000, RETIRE_BRANCH_CALL, true, 0x2000);
-        g_assert_cmpuint(predictor.top, ==, enabled * 8);
+        g_assert_cmpint(lwp.predicts, ==, enabled);
+        g_assert_cmphex(lwp_wants(&lwp), ==,
+                        RETIRE_WANT_COUNT | RETIRE_WANT_RANGE |
+                        (enabled ? RETIRE_WANT_PREDICT | RETIRE_WANT_CLASSES :
+                         0));
     }
 }
 
-/* NMB and NPB: which of a few branches count, and to what mode. */
+/* NMB and NPB: which of a few branches count, and what blocks are told. */
 static void test_prediction_filters(void)
 {
-    static const struct {
+    const RetireWants each = RETIRE_WANT_PREDICT | RETIRE_WANT_BRANCHES;
+    const struct {
         uint32_t events, caps, filters;
-        RetireMode mode;
+        RetireWants wants;
         bool right, wrong, unknown;     /* count */
     } t[] = {
-        { FLAG_BRE, ALL_CAPS, 0, RETIRE_BRANCHES, true, true, true },
-        { FLAG_BRE, ALL_CAPS, 1u << 25, RETIRE_PREDICTED, true, false, true },
-        { FLAG_BRE, ALL_CAPS, 1u << 26, RETIRE_PREDICTED, false, true, true },
-        { FLAG_BRE, ALL_CAPS, 3u << 25, RETIRE_PREDICTED,
-          false, false, false },
-        { FLAG_BRE, ALL_CAPS, 7u << 27, RETIRE_CLASSES,
+        { FLAG_BRE, ALL_CAPS, 0, RETIRE_WANT_PREDICT, true, true, true },
+        { FLAG_BRE, ALL_CAPS, 1u << 25, each, true, false, true },
+        { FLAG_BRE, ALL_CAPS, 1u << 26, each, false, true, true },
+        { FLAG_BRE, ALL_CAPS, 3u << 25, each, false, false, false },
+        { FLAG_BRE, ALL_CAPS, 7u << 27,
+          RETIRE_WANT_PREDICT | RETIRE_WANT_CLASSES,
           false, false, false },                    /* but it learns */
-        { FLAG_BRE, 0, 7u << 27, RETIRE_INSNS, false, false, false },
-        { FLAG_BRE, 0, 3u << 25, RETIRE_BRANCHES, true, true, true },
-        { FLAG_IRE, ALL_CAPS, 3u << 25, RETIRE_INSNS, false, false, false },
-        { FLAG_BRE, ALL_CAPS, 5u << 25, RETIRE_PREDICTED,
-          true, false, false },                     /* and NAB */
+        { FLAG_BRE, 0, 7u << 27, RETIRE_WANT_CLASSES, false, false, false },
+        { FLAG_BRE, 0, 3u << 25, 0, true, true, true },
+        { FLAG_IRE, ALL_CAPS, 3u << 25, 0, false, false, false },
+        { FLAG_BRE, ALL_CAPS, 5u << 25, each, true, false, false }, /* NAB */
     };
 
     for (int i = 0; i < G_N_ELEMENTS(t); i++) {
@@ -1674,15 +1767,16 @@ static void test_prediction_filters(void)
         put32(counter(CB, LWP_EVENT_IRE), 1000);
         put32(counter(CB, LWP_EVENT_BRE), 3);
         g_assert_true(load(CB));
-        g_assert_cmpint(lwp_mode(&lwp), ==, t[i].mode);
+        g_assert_cmphex(lwp_wants(&lwp), ==, RETIRE_WANT_COUNT | t[i].wants);
         if (t[i].events != FLAG_BRE) {
             continue;
         }
         retire(0x1000, RETIRE_BRANCH_COND, false, 0x1005);
         g_assert_cmpint(*left, ==, 3 - t[i].right);
-        retire(0x1000, RETIRE_BRANCH_COND, true, 0x2000);
+        retire_predicted(0x1000, RETIRE_BRANCH_COND, true, 0x2000, true, true);
         g_assert_cmpint(*left, ==, 3 - t[i].right - t[i].wrong);
-        retire(0x1000, RETIRE_BRANCH_JMP_ABS, true, 0x2000);
+        retire_predicted(0x1000, RETIRE_BRANCH_JMP_ABS, true, 0x2000, false,
+                         true);
         g_assert_cmpint(*left, ==,
                         3 - t[i].right - t[i].wrong - t[i].unknown);
 
@@ -1920,21 +2014,14 @@ static void test_miss_due(void)
         put32(counter(CB, event), t[i].left);
         g_assert_true(load(CB));
         lwp.ref_fraction = t[i].fraction;
-        sync_account();
-        retire_begin(&account, t[i].ahead, RETIRE_BRANCH_NONE);
+        sync_account(0);
+        account.budget -= RETIRE_CHARGE(t[i].ahead, 0);
         g_assert_false(miss_due(RETIRE_SOURCE_L2, t[i].due - 1));
         g_assert_true(miss_due(RETIRE_SOURCE_L2, t[i].due));
         config.model.latency_worst = t[i].due - 1;
         g_assert_false(worst_miss_due());
         config.model.latency_worst = t[i].due;
         g_assert_true(worst_miss_due());
-
-        /* As it is with an event that has been foreseen. */
-        account.due = true;
-        g_assert_true(miss_due(RETIRE_SOURCE_L2, 0));
-        config.model.latency_worst = 0;
-        g_assert_true(worst_miss_due());
-        account.due = false;
 
         /* Clocks are off the counter at once, instructions when they are. */
         if (t[i].due > 1) {
@@ -1962,36 +2049,131 @@ static void test_miss_due(void)
     g_assert_true(worst_miss_due());
 }
 
-/* A miss that brings an event near shortens the fuse, and keeps what is due. */
-static void test_miss_fuse(void)
+/* A miss that brings an event near shortens the budget. */
+static void test_miss_budget(void)
 {
-    RetireBlock block = { .ip = 0x1000, .lengths = { 0x1111111111 },
-                          .insns = 10 };
-    int ran = 0;
-
     reset(FLAG_DME | FLAG_CNH);
     init_cb(CB, FLAG_DME | FLAG_CNH, RING, MIN_RING);
     put32(counter(CB, LWP_EVENT_DME), 1000);
     put32(counter(CB, LWP_EVENT_CNH), 8000);
     put32(interval(CB, LWP_EVENT_CNH), 8000);
     g_assert_true(load(CB));
-    sync_account();
-    retire_begin(&account, 10, RETIRE_BRANCH_NONE);
-    g_assert_cmpint(account.fuse, >=, 0);
+    sync_account(0);
+    g_assert_true(begin_block(0x1000, 10, false));
     config.model.latency[RETIRE_SOURCE_DRAM] = 7000;
     g_assert_false(miss_due(RETIRE_SOURCE_DRAM, 7000));
     miss(RETIRE_SOURCE_DRAM);
-    for (ran = 10; ran < 1000; ran += 10) {
-        g_assert_true(begin_block(&block));
-        g_assert_false(account.due);
+    for (int ran = 10; ran < 1000; ran += 10) {
+        g_assert_true(begin_block(0x1000, 10, false));
     }
-    /* 1000 more have retired, and the next one is it. */
-    g_assert_true(begin_block(&block));
-    g_assert_true(account.due);
-    report_account();
+    /* 1000 have retired since, and the next one is it. */
+    g_assert_false(begin_block(0x1000, 10, false));
+    g_assert_cmpint(step, ==, 1);
+    g_assert_cmpuint(lwp.npending, ==, 0);
+    retire(0x1000, RETIRE_BRANCH_NONE, false, 0x1001);
     g_assert_cmpuint(lwp.npending, ==, 1);
     g_assert_cmphex(lwp.pending[0].q[0], ==, LWP_EVENT_CNH);
     g_assert_cmphex(lwp.pending[0].q[1], ==, 0x1000);
+}
+
+/* How many misses that L2 answers may be just counted, and what they are. */
+static void test_miss_distance(void)
+{
+    static const struct {
+        uint32_t flags, filters;
+        int32_t left;
+        uint32_t misses;
+        bool clocks;
+    } t[] = {
+        { FLAG_IRE, 0, 5, INT32_MAX, false },
+        { FLAG_CNH, 0, 5, INT32_MAX, false },
+        { FLAG_DME, 0, 5, 5, false },
+        { FLAG_DME, 0, 0, 0, false },
+        { FLAG_DME, 0, -5, 0, false },
+        { FLAG_DME | FLAG_IRE, 0, 5, 5, false },
+        { FLAG_DME | FLAG_CNH, 0, 5, 5, true },
+        { FLAG_DME | FLAG_RNH, 0, 5, 5, true },
+        { FLAG_DME, 1, 5, 0, false },               /* MinLatency */
+        { FLAG_DME, 1u << 8, 5, 0, false },         /* CLF */
+        { FLAG_DME, 1u << 9, 5, 5, false },         /* NBC means nothing */
+        { FLAG_DME | FLAG_CNH, 1u << 31, 5, 0, true },
+    };
+
+    for (int i = 0; i < G_N_ELEMENTS(t); i++) {
+        RetireDistance d, near = { 1, 2, 3, true, true };
+
+        reset(ALL_EVENTS);
+        config.caps = ALL_CAPS;
+        init_cb(CB, t[i].flags, RING, MIN_RING);
+        put32(FILTERS(CB), t[i].filters);
+        g_assert_true(load(CB));
+        for (int n = 1; n <= LWP_NR_EVENTS; n++) {
+            lwp.counter[n - 1] = 1000;
+        }
+        lwp.counter[LWP_EVENT_DME - 1] = t[i].left;
+        d = distance();
+        g_assert_cmpuint(d.misses, ==, t[i].misses);
+        g_assert_cmpint(d.clocks, ==, t[i].clocks);
+        g_assert_false(d.now);
+        /* Another observer's may be less. */
+        lwp_distance(&lwp, &near);
+        g_assert_cmpuint(near.insns, ==, 1);
+        g_assert_cmpuint(near.branches, ==, 2);
+        g_assert_cmpuint(near.misses, ==, MIN(t[i].misses, 3));
+        g_assert_true(near.clocks);
+        g_assert_true(near.now);
+
+        /* Their latency is that of L2; nobody else's misses are LWP's. */
+        lwp_count(&lwp, &config, &(RetireTotals) { .misses = 3 });
+        if (t[i].flags & FLAG_DME) {
+            g_assert_cmpint(lwp.counter[LWP_EVENT_DME - 1], ==, t[i].left - 3);
+        } else {
+            g_assert_cmpint(lwp.counter[LWP_EVENT_DME - 1], ==, t[i].left);
+        }
+        g_assert_cmpint(lwp.counter[LWP_EVENT_CNH - 1], ==,
+                        1000 - (t[i].clocks && (t[i].flags & FLAG_CNH) ?
+                                60 : 0));
+        g_assert_cmpint(lwp.counter[LWP_EVENT_RNH - 1], ==,
+                        1000 - (t[i].flags & FLAG_RNH ? 60 : 0));
+        g_assert_cmpuint(lwp.npending, ==, 0);
+    }
+}
+
+/* Branches that have been counted by class, whoever has wanted that. */
+static void test_count_branches(void)
+{
+    static const RetireClass last[] = {
+        RETIRE_COND_TAKEN, RETIRE_COND_NOT_TAKEN, RETIRE_JMP, RETIRE_JMP_IND,
+        RETIRE_CALL, RETIRE_CALL_IND, RETIRE_RET,
+    };
+    static const uint8_t filter[] = { 28, 28, 29, 27, 29, 27, 29 };
+
+    for (unsigned suppressed = 0; suppressed < 8; suppressed++) {
+        for (int i = 0; i < G_N_ELEMENTS(last); i++) {
+            uint64_t branches[RETIRE_NR_CLASSES] = { };
+            bool counts = !(suppressed << 27 >> filter[i] & 1);
+
+            start(FLAG_BRE | FLAG_IRE, 0);
+            put32(FILTERS(CB), suppressed << 27);
+            put32(FLAGS(CB), FLAG_BRE | FLAG_IRE);
+            put32(counter(CB, LWP_EVENT_BRE), 100);
+            put32(counter(CB, LWP_EVENT_IRE), 100);
+            g_assert_true(load(CB));
+            branches[last[i]] = 7;
+            /* What is not near, and what has been predicted wrongly */
+            branches[RETIRE_FAR] = 1;
+            branches[RETIRE_MISP_COND_TAKEN] = 3;
+            branches[RETIRE_MISP_RET] = 3;
+            lwp_count(&lwp, &config, &(RetireTotals) {
+                .insns = 30, .branches = branches
+            });
+            g_assert_cmpint(lwp.counter[LWP_EVENT_BRE - 1], ==,
+                            counts ? 93 : 100);
+            g_assert_cmpint(lwp.counter[LWP_EVENT_IRE - 1], ==, 70);
+            g_assert_cmpuint(distance().branches, ==, counts ? 93 : 100);
+            g_assert_cmpuint(distance().insns, ==, 70);
+        }
+    }
 }
 
 /*
@@ -2002,7 +2184,7 @@ static void test_miss_fuse(void)
 typedef struct Insn {
     uint64_t ip, target;
     uint8_t len;
-    bool taken;
+    bool taken, predicted, mispredicted;
     RetireBranch branch;
     RetireMiss miss[2];
     int nmisses, seen;          /* seen by the engine */
@@ -2013,7 +2195,6 @@ typedef struct Model {
     uint64_t fraction;
     uint32_t flags, filters;
     uint64_t base, limit;
-    RetirePredictor predictor;
     GArray *records;            /* of LwpRecord */
 } Model;
 
@@ -2066,12 +2247,8 @@ static void model_retire(Model *m, const Insn *insn)
     uint64_t clocks = config.model.insn_clocks;
     bool inside = insn->ip >= m->base && insn->ip <= m->limit;
     bool predicts = config.caps & LWP_CAP_PREDICTION;
-    RetirePrediction p = { false };
+    bool known = predicts && insn->predicted;
 
-    if (predicts && insn->branch && (m->flags & FLAG_BRE)) {
-        p = retire_predict(&m->predictor, insn->branch, insn->ip,
-                        insn->ip + insn->len, insn->taken, insn->target);
-    }
     if ((m->filters >> 31) && inside == !!(m->filters & 1u << 30)) {
         return;
     }
@@ -2087,13 +2264,13 @@ static void model_retire(Model *m, const Insn *insn)
         }
         if (n == LWP_EVENT_BRE) {
             if (!insn->branch || (m->filters & class_filter[insn->branch]) ||
-                (p.valid && (m->filters >> (p.correct ? 26 : 25) & 1)) ||
+                (known && (m->filters >> (insn->mispredicted ? 25 : 26) & 1)) ||
                 (predicts && (m->filters >> 25 & 3) == 3)) {
                 continue;
             }
             r.q[0] |= (uint64_t)insn->taken << 31 |
-                      (uint64_t)(p.valid && p.correct) << 30 |
-                      (uint64_t)p.valid << 29;
+                      (uint64_t)(known && !insn->mispredicted) << 30 |
+                      (uint64_t)known << 29;
             r.q[2] = insn->target;
         }
         if (n == LWP_EVENT_RNH) {
@@ -2151,120 +2328,130 @@ static void cross_boundary(uint64_t ip)
     g_assert_true(boundary(ip));
 }
 
+/* Misses that were just counted */
+static int misses_counted;
+
 /* The misses of an instruction; false if it is to be run on its own. */
 static bool run_misses(Insn *insn, bool late)
 {
-    for (; lwp_wants_loads(&lwp) && insn->seen < insn->nmisses; insn->seen++) {
+    for (; (wants & RETIRE_WANT_SOURCES) && insn->seen < insn->nmisses;
+         insn->seen++) {
         const RetireMiss *miss = &insn->miss[insn->seen];
-        bool due = lwp_miss_due(&lwp, &config, ahead(), miss);
+        bool due;
 
+        if (retire_may_miss(&account) && miss->source == RETIRE_SOURCE_L2 &&
+            miss->clocks == config.model.latency[RETIRE_SOURCE_L2]) {
+            retire_miss(&account);
+            misses_counted++;
+            continue;
+        }
+        report_misses();
+        due = lwp_miss_due(&lwp, &config, retire_ahead(&account), miss);
         /* The cheap question has to be answered "yes" first. */
         g_assert_true(worst_miss_due() ||
                       !lwp_eligible(&lwp, miss->ip) || !due);
         if (!late && due) {
             return false;
         }
-        if (lwp_miss(&lwp, &config, miss)) {
-            retire_arm(&account, lwp_distance(&lwp));
-        }
+        lwp_miss(&lwp, &config, miss);
+        arm_account();
     }
     return true;
 }
 
 /*
- * The first @n of @counted instructions that have been taken off the fuse;
- * returns how many of them have retired.
+ * The first @n of @charged instructions; returns how many of them have retired.
  */
-static int run_counted(Insn *insn, int n, int counted, RetireBranch branch)
+static int run_charged(Insn *insn, int n, int charged, bool branch)
 {
     int i = 0;
 
     while (i < n && run_misses(&insn[i], false)) {
         i++;
     }
-    if (i < counted) {
-        retire_unretire(&account, counted - i, branch, insn[i].ip);
+    if (i < charged) {
+        retire_unretire(&account, charged - i, branch, insn[i].ip);
+        g_assert_cmpint(account.armed - account.budget, >=, 0);
     }
-    if (i < n || (i < counted && g_test_rand_bit())) {
-        /* To the kernel, or to run an instruction alone. */
-        settle();
-        account.step = i < n;
-        sync_account();
+    if (i < n || (i < charged && g_test_rand_bit())) {
+        /* To run an instruction alone, or to the kernel. */
+        sync_account(i < n);
     }
     return i;
 }
 
-static void run_late(Insn *insn)
+static void run_observed(Insn *insn)
 {
     run_misses(insn, true);
-    account.step -= MIN(account.step, retire_ahead(&account) + 1);
     report_account();
-    lwp_retire(&lwp, &config, &predictor, &(RetireInsn) {
+    lwp_retire(&lwp, &config, &(RetireStory) {
         .ip = insn->ip, .next = insn->ip + insn->len, .target = insn->target,
         .branch = insn->branch, .taken = insn->taken,
+        .predicted = insn->predicted, .mispredicted = insn->mispredicted,
     });
     cross_boundary(insn->target);
-    sync_account();
+    sync_account(0);
+}
+
+static void count_branch(const Insn *insn)
+{
+    if (insn->branch && (wants & RETIRE_WANT_CLASSES) &&
+        retire_eligible(&account, insn->ip)) {
+        RetireClass class = retire_class(insn->branch, insn->taken);
+        /* Direct ones are always predicted. */
+        bool wrong = insn->mispredicted &&
+                     retire_mispredicted(class) != RETIRE_NR_CLASSES;
+
+        g_assert(class < RETIRE_FAR);
+        account.branches[class] +=
+            RETIRE_BRANCH_ONE + (wrong ? RETIRE_BRANCH_MISPREDICTED : 0);
+    }
 }
 
 /* Runs a block; returns how many of its instructions have retired. */
 static int run_block(Insn *insn, int n)
 {
-    RetireMode mode = lwp_mode(&lwp);
     int left_at = g_test_rand_int_range(0, 10) ? n :
                   g_test_rand_int_range(0, n);
     Insn *last = &insn[n - 1];
-    bool late = mode == RETIRE_PREDICTED && last->branch;
-    int counted = n - late;
-    RetireBlock block = { .ip = insn->ip, .insns = counted, .late = late,
-                          .branch = late ? RETIRE_BRANCH_NONE : last->branch };
-    bool first = lwp_eligible(&lwp, insn[0].ip);
-    int ran;
+    bool late = last->branch && (wants & RETIRE_WANT_BRANCHES);
+    bool branch = last->branch && !late;
+    int inside = 0, charged = n - late, ran;
 
-    if (mode == RETIRE_OFF) {
+    if (!wants) {
         return n;
     }
-    if (mode == RETIRE_BOUNDARY || account.step) {
-        report_account();
-        cross_boundary(insn->ip);
-        sync_account();
-        run_late(insn);
-        return 1;
-    }
     for (int i = 0; i < n; i++) {
-        block.lengths[i / 16] |= (uint64_t)insn[i].len << (i % 16 * 4);
+        inside += retire_eligible(&account, insn[i].ip);
     }
-    for (int i = 1; i < counted; i++) {
-        if (lwp_eligible(&lwp, insn[i].ip) != first) {
-            account.step = n;
-            sync_account();
-            return 0;
-        }
-    }
-    if (first && counted && !begin_block(&block)) {
-        int step = MIN(account.step, counted);
-
+    if (!step && inside > 0 && inside < n) {
+        next_block(insn->ip, charged, branch, true);
+    } else if (!step && inside && !begin_block(insn->ip, charged, branch)) {
         g_assert_cmpint(step, >, 0);
-        retire_begin(&account, step - 1, RETIRE_BRANCH_NONE);
-        ran = run_counted(insn, step - 1, step - 1, RETIRE_BRANCH_NONE);
-        if (ran == step - 1) {
-            run_late(&insn[ran++]);
+    }
+    if (step) {
+        int before = MIN(step, n) - 1;
+
+        account.budget -= RETIRE_CHARGE(before, 0);
+        ran = run_charged(insn, before, before, false);
+        if (ran == before) {
+            run_observed(&insn[ran++]);
         }
         return ran;
     }
-    ran = run_counted(insn, MIN(left_at, counted), counted, block.branch);
-    if (left_at < n || ran < counted) {
+    ran = run_charged(insn, MIN(left_at, charged), charged, branch);
+    if (left_at < n || ran < charged) {
         return ran;
     }
     if (late) {
-        run_late(last);
-    } else if (last->branch && (config.caps & LWP_CAP_PREDICTION) &&
-               (lwp.flags & FLAG_BRE)) {
-        retire_predict(&predictor, last->branch, last->ip,
-                       last->ip + last->len, last->taken, last->target);
+        run_observed(last);
+    } else {
+        count_branch(last);
     }
     return n;
 }
+
+static int mostly_l2;       /* of 10 misses */
 
 static void add_misses(Insn *insn)
 {
@@ -2275,14 +2462,16 @@ static void add_misses(Insn *insn)
     };
 
     while (insn->nmisses < 2 && g_test_rand_int_range(0, 5) == 0) {
-        RetireSource s = sources[g_test_rand_int_range(0, 5)];
+        bool l2 = g_test_rand_int_range(0, 10) < mostly_l2;
+        RetireSource s = sources[l2 ? 0 : g_test_rand_int_range(0, 5)];
         RetireSource other = sources[g_test_rand_int_range(0, 5)];
 
         /* Some are in two lines. */
         insn->miss[insn->nmisses++] = (RetireMiss) {
             .ip = insn->ip, .addr = g_test_rand_int(), .source = s,
             .clocks = config.model.latency[s] +
-                      (g_test_rand_bit() ? config.model.latency[other] : 0),
+                      (!l2 && g_test_rand_bit() ?
+                       config.model.latency[other] : 0),
         };
     }
 }
@@ -2305,6 +2494,8 @@ static uint64_t run_somewhere(Model *m, GArray *got, uint64_t ip, int depth)
 
         last->branch = g_test_rand_int_range(1, RETIRE_NR_BRANCHES);
         last->taken = g_test_rand_bit();
+        last->predicted = g_test_rand_int_range(0, 4);
+        last->mispredicted = !last->predicted || g_test_rand_bit();
         if (last->taken) {
             ip = 0x10000 + g_test_rand_int_range(0, 600);
             last->target = ip;
@@ -2361,11 +2552,11 @@ static void compare_with_model(uint32_t events, uint32_t filters,
     }
     g_assert_true(load(CB));
 
-    sync_account();
+    sync_account(0);
     for (int b = 0; b < 150; b++) {
         ip = run_somewhere(&m, got, ip, 0);
     }
-    settle();
+    report_account();
     g_assert_true(boundary(ip));
     g_assert_cmphex(slwpcb(), ==, CB);
     drain(got);
@@ -2418,37 +2609,46 @@ static void test_model(void)
     direct = false;
 }
 
-/* Whatever there is to do, the next block asks. */
+/*
+ * Every event, and misses of which most are just counted: what they take off
+ * the budget keeps what they bring near from coming too late.
+ */
+static void test_miss_model(void)
+{
+    static const int max_interval[] = { 60, 300, 1000, 4000, 16000, 60000 };
+
+    mostly_l2 = 9;
+    misses_counted = 0;
+    for (int round = 0; round < 20; round++) {
+        for (int i = 0; i < G_N_ELEMENTS(max_interval); i++) {
+            compare_with_model(FLAG_IRE | FLAG_DME | FLAG_CNH | FLAG_RNH |
+                               (round & 1 ? FLAG_BRE : 0),
+                               (round & 2 ? 1u << 28 : 0), max_interval[i]);
+        }
+    }
+    mostly_l2 = 0;
+    g_test_message("%d misses were just counted", misses_counted);
+    g_assert_cmpint(misses_counted, >, 10000);
+}
+
+/* Whatever there is to do, the next block asks, even if it charges nothing. */
 static void test_expire(void)
 {
-    RetireBlock block = { .ip = 0x1000, .lengths = { 0x11111 }, .insns = 5 };
-
     start(FLAG_IRE, FLAG_IRE);
     lwp.counter[LWP_EVENT_IRE - 1] = 1000;
     g_assert_true(lwp_load_state(&lwp, &config, true));
-    sync_account();
+    sync_account(0);
     for (int i = 1; i <= 10; i++) {
-        g_assert_true(begin_block(&block));
+        g_assert_true(begin_block(0x1000, 5, false));
         retire_expire(&account);
-        g_assert_cmpint(account.fuse - RETIRE_FUSE(1, 0), <, 0);
+        g_assert_cmpint(account.budget, <, 0);
+        g_assert_cmpuint(retire_ahead(&account), ==, 5);
+        /* Once is enough. */
+        retire_expire(&account);
+        g_assert_cmpuint(retire_ahead(&account), ==, 5);
     }
     report_account();
     g_assert_cmpint(lwp.counter[LWP_EVENT_IRE - 1], ==, 1000 - 50);
-}
-
-/* The address of each instruction of a block. */
-static void test_block_ip(void)
-{
-    RetireBlock block = { .ip = 0x1000 };
-    uint64_t ip = block.ip;
-
-    for (int i = 0; i < RETIRE_BLOCK_MAX; i++) {
-        block.lengths[i / 16] |= (1ull + i * 7 % 15) << (i % 16 * 4);
-    }
-    for (int i = 0; i < RETIRE_BLOCK_MAX; i++) {
-        g_assert_cmphex(retire_block_ip(&block, i), ==, ip);
-        ip += 1 + i * 7 % 15;
-    }
 }
 
 /* XRSTOR may bring a counter far below 0: what follows is all recorded. */
@@ -2463,14 +2663,14 @@ static void test_overrun_blocks(void)
     lwp.counter[LWP_EVENT_IRE - 1] = -300;
     lwp_xsave(&lwp, image);
     lwp_xrstor(&lwp, &config, image, NULL);
-    sync_account();
+    sync_account(0);
     for (int i = 0; i < G_N_ELEMENTS(insn); i++) {
         insn[i] = (Insn) { .ip = 0x1000 + i, .target = 0x1001 + i, .len = 1 };
     }
     for (int i = 0; i < G_N_ELEMENTS(insn);) {
         i += run_block(&insn[i], MIN(10, G_N_ELEMENTS(insn) - i));
     }
-    settle();
+    report_account();
     slwpcb();
     g_assert_cmpuint(lwp.head, ==, sizeof(want) / 8 * LWP_RECORD_SIZE);
     for (int i = 0; i < G_N_ELEMENTS(want); i++) {
@@ -2495,12 +2695,9 @@ static void test_pending_full(void)
     assert_record(RING + 32 * LWP_NR_EVENTS, 2, 0, 0, 0, 0x1001, 0);
 }
 
-/* A store that may fault is made right behind the instruction (§8.6). */
+/* A store is made right behind the instruction (§8.6), and may fault there. */
 static void test_precise(void)
 {
-    RetireBlock block = { .ip = 0x1000, .lengths = { 0x1111111111 },
-                          .insns = 10 };
-
     reset(FLAG_IRE);
     init_cb(CB, FLAG_IRE, RING, 4 * PAGE);
     put32(HEAD(CB), PAGE - 64);
@@ -2508,101 +2705,106 @@ static void test_precise(void)
     put32(counter(CB, LWP_EVENT_IRE), 3);
     g_assert_true(load(CB));
     mem.absent[(RING - MEM_BASE) / PAGE] = true;
-    mem.absent[(RING - MEM_BASE) / PAGE + 1] = true;
-    sync_account();
+    sync_account(0);
 
-    /* The first record's page is missing until the event has occurred. */
-    g_assert_false(begin_block(&block));
-    g_assert_cmpuint(account.step, ==, 4);
-    mem.absent[(RING - MEM_BASE) / PAGE] = false;
-    retire_begin(&account, 3, RETIRE_BRANCH_NONE);
-    account.step = 0;
+    /* The record's page is missing, and a handler of that is left alone. */
+    g_assert_false(begin_block(0x1000, 10, false));
+    g_assert_cmpint(step, ==, 4);
+    account.budget -= RETIRE_CHARGE(step - 1, 0);
     report_account();
     retire(0x1003, RETIRE_BRANCH_NONE, false, 0);
-    g_assert_true(boundary(0x1004));
-    sync_account();
+    g_assert_true(FAULTS(boundary(0x1004)));
+    g_assert_cmphex(mem.fault_addr, ==, RING + PAGE - 64);
+    sync_account(0);
+    g_assert_true(distance().now);
+    g_assert_false(begin_block(0x2000, 10, false));
+    g_assert_cmpint(step, ==, 1);
+    retire(0x2000, RETIRE_BRANCH_NONE, false, 0);
+    g_assert_false(boundary(0x2001));
+    sync_account(0);
+    mem.absent[(RING - MEM_BASE) / PAGE] = false;
+    g_assert_false(begin_block(0x1004, 10, false));
+    g_assert_cmpint(step, ==, 1);
+    assert_record(RING + PAGE - 64, 2, 0, 0, 0, 0x1003, 0);
+    g_assert_cmpint(lwp.counter[LWP_EVENT_IRE - 1], ==, 99);
 
-    /* The second one has the same page. */
-    for (int i = 0; i < 10; i++) {
-        g_assert_true(begin_block(&block));
+    /* From then on blocks run until the last one has the next event. */
+    sync_account(0);
+    for (int i = 0; i < 9; i++) {
+        g_assert_true(begin_block(0x1000, 10, false));
     }
-    g_assert_true(begin_block(&block));
-    g_assert_true(begin_block(&block));
-    g_assert_cmpuint(get32(HEAD(CB)), ==, PAGE);
+    g_assert_true(begin_block(0x1000, 9, false));
+    g_assert_cmpuint(get32(HEAD(CB)), ==, PAGE - 32);
+    g_assert_false(begin_block(0x1000, 10, false));
+    g_assert_cmpint(step, ==, 1);
+    retire(0x1000, RETIRE_BRANCH_NONE, false, 0);
+    g_assert_true(boundary(0x1001));
     assert_record(RING + PAGE - 32, 2, 0, 0, 0, 0x1000, 0);
-
-    /* The third has not. */
-    for (int i = 0; i < 8; i++) {
-        g_assert_true(begin_block(&block));
-    }
-    g_assert_false(begin_block(&block));
-    g_assert_cmpuint(account.step, ==, 2);
 }
 
-/*
- * A program is interrupted behind a block that has been foreseen to cause two
- * events: their records are stored, unless that would fault.
- */
-static void test_settle(void)
+/* A branch is the last one of its block, and an instruction, too. */
+static void test_branch_distance(void)
 {
-    RetireBlock block = { .ip = 0x1000, .lengths = { 0x1111111111 },
-                          .insns = 10 };
+    start(FLAG_BRE, FLAG_BRE);
+    lwp.counter[LWP_EVENT_BRE - 1] = 2;
+    sync_account(0);
+    g_assert_cmpuint(distance().branches, ==, 2);
+    g_assert_cmpuint(distance().insns, ==, RETIRE_BUDGET_MAX);
+    /* More instructions than branches are left */
+    g_assert_true(begin_block(0x1000, 10, false));
+    g_assert_true(begin_block(0x1000, 10, true));
+    g_assert_true(begin_block(0x1000, 10, true));
+    g_assert_true(begin_block(0x1000, 10, false));
+    g_assert_false(begin_block(0x1000, 10, true));
+    g_assert_cmpint(step, ==, 10);
+    g_assert_cmpint(lwp.counter[LWP_EVENT_BRE - 1], ==, 0);
+    retire(0x1009, RETIRE_BRANCH_JMP, true, 0x2000);
+    g_assert_cmpuint(lwp.npending, ==, 1);
+    g_assert_cmphex(lwp.pending[0].q[1], ==, 0x1009);
+}
 
-    for (int gone = 0; gone < 3; gone++) {
-        reset(FLAG_IRE | FLAG_CNH);
-        init_cb(CB, FLAG_IRE | FLAG_CNH, RING, 4 * PAGE);
-        put32(HEAD(CB), PAGE - 32);
-        put32(interval(CB, LWP_EVENT_IRE), 100);
-        put32(counter(CB, LWP_EVENT_IRE), 3);
-        put32(interval(CB, LWP_EVENT_CNH), 200);
-        put32(counter(CB, LWP_EVENT_CNH), 4);
-        g_assert_true(load(CB));
-        sync_account();
-        g_assert_true(begin_block(&block));
-        g_assert_true(account.due);
-        /* Another processor may have taken pages away. */
-        mem.absent[(RING - MEM_BASE) / PAGE + 1] = gone > 0;
-        mem.absent[(RING - MEM_BASE) / PAGE] = gone > 1;
+/* A block without a branch may be longer than there are branches left. */
+static void test_left_before_branch(void)
+{
+    start(FLAG_BRE, FLAG_BRE);
+    sync_account(0);
+    g_assert_true(begin_block(0x1000, 10, false));
+    retire_unretire(&account, 8, false, 0x1002);
+    g_assert_cmpuint(retire_ahead(&account), ==, 2);
+    g_assert_false(begin_block(0x1002, 3, true));
+}
 
-        settle();
-        g_assert_false(account.due);
-        g_assert_cmpuint(lwp.npending, ==, gone);
-        g_assert_cmpint(mem.reports, ==, 2 - gone);
-        memset(mem.absent, 0, sizeof(mem.absent));
-        g_assert_true(boundary(0x100a));
-        assert_record(RING + PAGE - 32, LWP_EVENT_IRE, 0, 0, 0, 0x1003, 0);
-        assert_record(RING + PAGE, LWP_EVENT_CNH, 0, 0, 0, 0x1004, 0);
-        g_assert_cmpint(lwp.counter[LWP_EVENT_IRE - 1], ==, 100 - 6);
-        g_assert_cmpint(lwp.counter[LWP_EVENT_CNH - 1], ==, 200 - 5);
-    }
-
-    /* It may have been left before any of them. */
-    reset(FLAG_IRE);
-    init_cb(CB, FLAG_IRE, RING, 4 * PAGE);
-    put32(interval(CB, LWP_EVENT_IRE), 100);
-    put32(counter(CB, LWP_EVENT_IRE), 3);
-    g_assert_true(load(CB));
-    sync_account();
-    g_assert_true(begin_block(&block));
-    retire_unretire(&account, 8, RETIRE_BRANCH_NONE, 0x1002);
+/* A block that is left early gives back what has not retired, once. */
+static void test_left_early(void)
+{
+    start(FLAG_IRE, FLAG_IRE);
+    lwp.counter[LWP_EVENT_IRE - 1] = 100;
+    sync_account(0);
+    g_assert_true(begin_block(0x1000, 10, false));
+    retire_unretire(&account, 8, false, 0x1002);
     /* Doing it again is harmless, also when somebody has asked to leave. */
     retire_expire(&account);
-    retire_unretire(&account, 8, RETIRE_BRANCH_NONE, 0x1002);
-    settle();
-    g_assert_false(account.due);
-    g_assert_cmpint(mem.reports, ==, 0);
-    g_assert_cmpint(lwp.counter[LWP_EVENT_IRE - 1], ==, 1);
-
-    /* If a page goes without notice, a handler of that is left alone. */
-    g_assert_true(begin_block(&block));
-    g_assert_true(account.due);
-    mem.absent[(RING - MEM_BASE) / PAGE] = true;
-    g_assert_true(FAULTS(begin_block(&block)));
-    g_assert_cmphex(mem.fault_addr, ==, RING);
-    g_assert_false(boundary(0x2000));
-    mem.absent[(RING - MEM_BASE) / PAGE] = false;
-    g_assert_true(boundary(0x1000));
-    assert_record(RING, LWP_EVENT_IRE, 0, 0, 0, 0x1001, 0);
+    retire_unretire(&account, 8, false, 0x1002);
+    report_account();
+    g_assert_cmpint(lwp.counter[LWP_EVENT_IRE - 1], ==, 98);
+    /* Or when a miss has taken its part of the budget */
+    sync_account(0);
+    account.misses = account.misses_armed = 10;
+    account.miss_charge = RETIRE_CHARGE(20, 0);
+    g_assert_true(begin_block(0x1000, 10, true));
+    g_assert_true(retire_may_miss(&account));
+    retire_miss(&account);
+    g_assert_cmpuint(retire_ahead(&account), ==, 10);
+    retire_unretire(&account, 8, true, 0x1002);
+    g_assert_true(retire_may_miss(&account));
+    retire_miss(&account);
+    retire_unretire(&account, 8, true, 0x1002);
+    g_assert_cmpuint(retire_ahead(&account), ==, 2);
+    report_account();
+    g_assert_cmpint(lwp.counter[LWP_EVENT_IRE - 1], ==, 96);
+    /* The budget is not enough for another one. */
+    account.miss_charge = RETIRE_CHARGE(1000, 0);
+    g_assert_false(retire_may_miss(&account));
 }
 
 /* Counters stop at the end of their range while a record cannot be stored. */
@@ -2717,6 +2919,8 @@ int main(int argc, char **argv)
     g_test_add_func("/lwp/xrstor/rules", test_xrstor_rules);
     g_test_add_func("/lwp/pending/stored-once", test_pending);
     g_test_add_func("/lwp/pending/deferred", test_pending_deferred);
+    g_test_add_func("/lwp/pending/away", test_pending_away);
+    g_test_add_func("/lwp/ring/probe", test_probe_store);
     g_test_add_func("/lwp/restart", test_restart);
     g_test_add_func("/lwp/pending/full", test_pending_full);
     g_test_add_func("/lwp/retire/ip-filter", test_ip_filter);
@@ -2731,13 +2935,17 @@ int main(int argc, char **argv)
     g_test_add_func("/lwp/miss/records", test_miss_records);
     g_test_add_func("/lwp/miss/clocks", test_miss_clocks);
     g_test_add_func("/lwp/miss/due", test_miss_due);
-    g_test_add_func("/lwp/miss/fuse", test_miss_fuse);
+    g_test_add_func("/lwp/miss/budget", test_miss_budget);
+    g_test_add_func("/lwp/miss/distance", test_miss_distance);
+    g_test_add_func("/lwp/miss/model", test_miss_model);
+    g_test_add_func("/lwp/retire/count-branches", test_count_branches);
+    g_test_add_func("/lwp/retire/branch-distance", test_branch_distance);
+    g_test_add_func("/lwp/retire/left-early", test_left_early);
+    g_test_add_func("/lwp/retire/left-before-branch", test_left_before_branch);
     g_test_add_func("/lwp/retire/model", test_model);
     g_test_add_func("/lwp/retire/expire", test_expire);
-    g_test_add_func("/retire/block-ip", test_block_ip);
     g_test_add_func("/lwp/retire/overrun", test_overrun_blocks);
     g_test_add_func("/lwp/retire/precise", test_precise);
-    g_test_add_func("/lwp/retire/settle", test_settle);
     g_test_add_func("/lwp/retire/saturation", test_saturation);
     g_test_add_func("/lwp/state-valid", test_state_valid);
     return g_test_run();

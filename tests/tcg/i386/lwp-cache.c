@@ -1277,11 +1277,35 @@ static void test_work(void)
     }
 }
 
+/* Have the host's shell set the soft limit of QEMU's address space. */
+static bool limit_qemu(const char *bytes)
+{
+    char command[256];
+
+    snprintf(command, sizeof(command), "prlimit --pid $PPID --as=%s: "
+             "2> /dev/null", bytes);
+    return system(command) == 0;
+}
+
+/* A program that enables DME must not have QEMU run out of memory. */
+static void test_memory(void)
+{
+    prepare(FLAG(DME), 0);
+    if (limit_qemu("$(($(sed -n 's/^VmSize:[^0-9]*\\([0-9]*\\).*/\\1/p' "
+                   "/proc/$PPID/status) * 1024 + 131072))")) {
+        llwpcb(&cb);
+        llwpcb(NULL);
+        limit_qemu("unlimited");
+        report(true, "DME without memory for more caches");
+    }
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1) {
         latency[DRAM] = atoi(argv[1]);
     }
+    test_memory();
     test_strides();
     test_matrix();
     test_working_sets();

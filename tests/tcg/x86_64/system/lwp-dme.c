@@ -423,6 +423,38 @@ static void test_filters(void)
     }
 }
 
+/* IRETQ takes the base of a descriptor, but 64-bit mode has none. */
+static void test_code_base(void)
+{
+    static const struct {
+        const char *name;
+        uint32_t filters;
+        int n;
+    } t[] = {
+        { "no filter", 0, 64 }, { "IPF", FILTER_IPF, 64 },
+        { "IPF, IPI", FILTER_IPF | FILTER_IPI, 0 },
+    };
+
+    set_segment(TEST_CODE, 0x12000, 0xfffff, ACC_CODE | ACC_USER,
+                SEG_G | SEG_64);
+    for (int i = 0; i < ARRAY_SIZE(t); i++) {
+        uint64_t addr = cold(PAGE);
+
+        prepare_event(FLAG(DME), t[i].filters, DME, 0);
+        cb->base_ip = cb->limit_ip = (uintptr_t)code_walk;
+        llwpcb(user_cb);
+        expect_nothing();
+        model_walk(addr, LINE, 64);
+        sample(0, 0);
+        expected.n = expected.n == 64 ? t[i].n : -1;
+        enter(code_walk, addr, LINE, 64);
+        regs.cs = TEST_CODE;
+        report(run() == EXIT && matches(records, DME),
+               "64-bit code segment with a base, %s: %d misses", t[i].name,
+               t[i].n);
+    }
+}
+
 /* Loads of 8 bytes and stores of 4, anywhere in 128 KiB */
 CODE(code_random,
      "1: imul $1664525, %eax\n add $1013904223, %eax\n mov %eax, %edx\n"
@@ -1027,71 +1059,39 @@ static void make_trace(void)
 }
 
 /*
- * For each conditional branch what it did in its last 32 executions, and what
- * the one before it did: bit i is i executions ago.  A table of targets, a
- * return stack; all zero at reset.
+ * For each conditional branch what it did the last two times, and what it did
+ * mostly after each such pair: from 0, never taken, to 3.  What is new goes on
+ * as it did last.  A table of targets, a return stack; all zero at reset.
  */
 static struct {
-    uint32_t taken[2048], before[2048];
-    bool last;
+    struct {
+        bool known;
+        unsigned past, mostly[4];
+    } cond[4096];
     unsigned top;
     uint64_t targets[512], returns[32];
 } learned;
 
-/* Were @k executions before execution @j as the last @k ones? */
-static bool alike(uint32_t taken, int j, int k)
+/* Whether it is predicted what the branch at @ip does; that is learned. */
+static bool guess_taken(uint64_t ip, bool taken)
 {
-    for (int i = 0; i < k; i++) {
-        if ((taken >> (j + 1 + i) & 1) != (taken >> i & 1)) {
-            return false;
-        }
-    }
-    return true;
-}
+    typeof(&learned.cond[0]) c = &learned.cond[ip % 4096];
+    unsigned *n = &c->mostly[c->past];
+    bool guess;
 
-static bool guess_taken(uint32_t taken, uint32_t before)
-{
-    int cases = 0, yes = 0, latest = -1;
-
-    /* What did it do when the branch before did what it has just done? */
-    for (int j = 0; j < 32; j++) {
-        if ((before >> j & 1) == learned.last) {
-            cases++;
-            yes += taken >> j & 1;
-            latest = latest < 0 ? j : latest;
-        }
+    if (!c->known) {
+        c->known = true;
+        c->mostly[0] = c->mostly[2] = 1;
+        c->mostly[1] = c->mostly[3] = 2;
     }
-    if (cases >= 6 && (yes == 0 || yes == cases)) {
-        return yes;
+    guess = *n > 1;
+    if (taken && *n < 3) {
+        ++*n;
+    } else if (!taken && *n > 0) {
+        --*n;
     }
-    /* What did it do where its own past was the same, as far as possible? */
-    for (int k = 16; k >= 0; k--) {
-        int n = 0, y = 0;
-
-        for (int j = 0; j < 32 - k; j++) {
-            if (alike(taken, j, k)) {
-                n++;
-                y += taken >> j & 1;
-            }
-        }
-        if (n >= (k < 11 ? 3 : 1)) {
-            if (y == 0 || y == n) {
-                return y;
-            }
-            break;
-        }
-    }
-    if (!cases) {
-        for (int j = 0; j < 32; j++) {
-            yes += taken >> j & 1;
-        }
-        cases = 32;
-        latest = 0;
-    }
-    if (2 * yes == cases) {
-        return taken >> latest & 1;
-    }
-    return 2 * yes > cases;
+    c->past = (c->past << 1 | taken) & 3;
+    return guess == taken;
 }
 
 /* The flags of a branch's record, by what has been learned from others. */
@@ -1103,17 +1103,8 @@ static unsigned predict(uint64_t ip, uint64_t target)
 
     switch (kind) {
     case COND:
-        {
-            unsigned slot = ip / 2 % 2048;
-            uint32_t *did = &learned.taken[slot];
-            uint32_t *before = &learned.before[slot];
-            bool taken = target != next, guessed = guess_taken(*did, *before);
-
-            *did = *did << 1 | taken;
-            *before = *before << 1 | learned.last;
-            learned.last = taken;
-            return PRV | (taken ? TKN : 0) | (taken == guessed ? PRD : 0);
-        }
+        flags = target != next ? TKN | PRV : PRV;
+        return flags | (guess_taken(ip, target != next) ? PRD : 0);
     case RET:
         guess = learned.returns[learned.top-- % 32];
         break;
@@ -1329,6 +1320,7 @@ int main(void)
     test_walks();
     test_levels();
     test_filters();
+    test_code_base();
     test_random();
     test_clocks();
     test_mmio();

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* What retires: the account, and the way from there to the observers. */
+
+#include "qemu/osdep.h"
+#include "retire.h"
+#include "compat.h"
+
+/* Report @n; who is not told now has been told when it still was. */
+static void report(CPUX86State *env, const RetireTotals *n)
+{
+    unsigned told = retire_tb_observers(env->retire_flags);
+
+    while (told) {
+        retire_pop_observer(env, &told)->count(env, env->retire.row, n);
+    }
+}
+
+/* What is counted apart from the budget; most often nobody wants it. */
+static void __attribute__((noinline)) settle_details(CPUX86State *env,
+                                                     RetireTotals *n)
+{
+    RetireState *r = &env->retire;
+    uint64_t branches[RETIRE_NR_CLASSES], memory[RETIRE_NR_MEMORY];
+
+    if (retire_wants(env, RETIRE_WANT_CLASSES)) {
+        n->near = 0;
+        n->branches = retire_take_branches(r, branches) ? branches : NULL;
+    }
+    if (retire_wants(env, RETIRE_WANT_ACCESSES)) {
+        retire_take_memory(r, r->row, memory);
+        n->memory = memory;
+    }
+    report(env, n);
+}
+
+void retire_cpu_settle(CPUX86State *env)
+{
+    RetireTotals n = retire_take(&env->retire);
+
+    if (retire_wants(env, RETIRE_WANT_CLASSES | RETIRE_WANT_ACCESSES)) {
+        settle_details(env, &n);
+    } else if (n.insns || n.misses) {
+        report(env, &n);
+    }
+}
+
+void retire_cpu_settle_memory(CPUX86State *env)
+{
+    uint64_t memory[RETIRE_NR_MEMORY];
+
+    retire_take_memory(&env->retire, env->retire.row, memory);
+    report(env, &(RetireTotals) { .memory = memory });
+}
+
+void retire_cpu_settle_misses(CPUX86State *env)
+{
+    RetireState *r = &env->retire;
+    RetireTotals n = { .misses = r->misses_armed - r->misses };
+
+    if (n.misses) {
+        r->misses_armed = r->misses;
+        report(env, &n);
+    }
+}
+
+/* Latencies of misses count as instructions do: they are charged. */
+static void charge_misses(CPUX86State *env, RetireDistance *d)
+{
+    const RetireConfig *config = &env_archcpu(env)->retire_config;
+    uint64_t insns = DIV_ROUND_UP(config->latency[RETIRE_SOURCE_L2],
+                                  config->insn_clocks);
+
+    /* Or else no budget is enough for a miss. */
+    d->misses = insns < RETIRE_BUDGET_MAX ? d->misses : 0;
+    env->retire.miss_charge = RETIRE_CHARGE(insns % RETIRE_BUDGET_MAX, 0);
+}
+
+uint32_t retire_cpu_arm(CPUX86State *env, RetireDistance *d)
+{
+    unsigned told = retire_tb_observers(env->retire_flags);
+    RetireState *r = &env->retire;
+    uint32_t run;
+
+    *d = (RetireDistance) {
+        .insns = RETIRE_BUDGET_MAX,
+        .branches = UINT32_MAX,
+        .misses = INT32_MAX,
+    };
+    while (told) {
+        retire_pop_observer(env, &told)->distance(env, r->row, d);
+    }
+    run = MIN(d->insns, d->branches);
+    retire_arm(r, d->now ? -1 : (int32_t)run);
+    r->miss_charge = 0;
+    if (d->clocks) {
+        charge_misses(env, d);
+    }
+    r->misses = r->misses_armed = d->misses;
+#ifdef CONFIG_TCG
+    /* Arming has undone what retire_exit_requested() did. */
+    if (cpu_loop_exit_requested(env_cpu(env))) {
+        retire_expire(r);
+    }
+#endif
+    return run;
+}
+
+void retire_cpu_sync(CPUX86State *env, unsigned step)
+{
+    X86CPU *cpu = env_archcpu(env);
+    RetireState *r = &env->retire;
+    RetireWants wants = 0, common = RETIRE_WANT_RANGE;
+    uint64_t told = 0;
+    RetireDistance d;
+
+    retire_cpu_settle(env);
+    r->row = env->hflags & HF_CPL_MASK ? RETIRE_USR : RETIRE_OS;
+    for (int i = 0; cpu->retire_observer[i]; i++) {
+        RetireWants w = cpu->retire_observer[i]->wants(env, r->row);
+
+        if (w) {
+            told |= 1u << i;
+            wants |= w;
+            common &= w;
+        }
+    }
+    if ((wants & ~common) & RETIRE_WANT_RANGE) {
+        /* Only who is told of each instruction can tell.  This is rare. */
+        wants &= ~RETIRE_WANT_RANGE;
+        step = 1;
+    }
+    if (!(wants & RETIRE_WANT_RANGE)) {
+        r->ip_first = 0;
+        r->ip_span = UINT64_MAX;
+    }
+    env->retire_flags = (uint64_t)wants << RETIRE_TB_WANTS_SHIFT |
+                        told << RETIRE_TB_OBSERVERS_SHIFT;
+    if (told) {
+        env->retire_flags |= (uint64_t)step << RETIRE_TB_STEP_SHIFT;
+        retire_cpu_arm(env, &d);
+    }
+    if (wants & RETIRE_WANT_SOURCES) {
+        retire_cpu_use_caches(env);
+    }
+}
+
+void cpu_sync_retire(CPUX86State *env)
+{
+    if (unlikely(env_archcpu(env)->retire_observer[0])) {
+        retire_cpu_sync(env, 0);
+    }
+}
+
+void retire_cpu_one(CPUX86State *env, RetireRow row, bool far)
+{
+    RetireStory story = { .row = row, .far = far, .entry = true };
+
+    retire_cpu_settle(env);
+    retire_cpu_observe(env, &story, UINT_MAX);
+    cpu_sync_retire(env);
+}
+
+void retire_cpu_observe(CPUX86State *env, const RetireStory *story,
+                        unsigned told)
+{
+    X86CPU *cpu = env_archcpu(env);
+
+    for (int i = RETIRE_MAX_OBSERVERS; i-- > 0;) {
+        if (cpu->retire_observer[i] && (told >> i & 1)) {
+            cpu->retire_observer[i]->observe(env, story);
+        }
+    }
+}
+
+#ifdef CONFIG_TCG
+void retire_exec_exit(CPUX86State *env)
+{
+    retire_settle(env);
+#ifndef CONFIG_USER_ONLY
+    /* The TLB may be flushed before the loop goes on with the same flags. */
+    if (retire_wants(env, RETIRE_WANT_SOURCES)) {
+        retire_filter_clear(&retire_models(env)->filter);
+    }
+#endif
+}
+
+void retire_exit_requested(CPUState *cs)
+{
+    CPUX86State *env = cpu_env(cs);
+
+    /*
+     * Blocks that are charged may have no other check.  If another thread asks,
+     * it is soon enough when the budget is exhausted.
+     */
+    if (env->retire_flags && qemu_cpu_is_self(cs)) {
+        retire_expire(&env->retire);
+    }
+}
+#endif

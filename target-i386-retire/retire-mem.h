@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* What retires: guest memory for who keeps records there. */
+
+#ifndef I386_RETIRE_MEM_H
+#define I386_RETIRE_MEM_H
+
+#include "cpu.h"
+#include "compat.h"
+#include "tcg/tcg.h"
+
+/*
+ * The return address for accesses between two instructions: an address inside
+ * generated code that belongs to no block.  A fault is raised with @env as it
+ * is, because no block has that address; and user mode emulation takes the
+ * host's SIGSEGV for the guest's, because generated code has it.
+ */
+#define RETIRE_BOUNDARY_RA ((uintptr_t)tcg_code_gen_epilogue)
+
+/* Little-endian memory, with the privilege that an MMU index has */
+typedef struct RetireMem {
+    CPUX86State *env;
+    int mmu_idx;
+    uintptr_t ra;           /* 0 if TCI's code is nowhere */
+} RetireMem;
+
+/*
+ * The TLB's flags of all pages of a range that is going to be written; *@host
+ * is that of the last page.  With @nonfault, TLB_INVALID_MASK is a #PF.
+ */
+int retire_mem_flags(const RetireMem *m, uint64_t addr, uint32_t len,
+                     bool nonfault, void **host);
+
+/*
+ * Raise the #PF that writing a range would, unless the first access to it will.
+ * Returns where the host has it, or NULL if only retire_mem_st64() and the like
+ * reach it.  The host's accesses are between set_helper_retaddr(m->ra) and
+ * clear_helper_retaddr(), because they may raise that #PF.
+ */
+void *retire_mem_probe(const RetireMem *m, uint64_t addr, uint32_t len);
+
+static inline bool retire_mem_writable(const RetireMem *m, uint64_t addr,
+                                       uint32_t len)
+{
+    void *host;
+
+    /* A watchpoint takes the CPU elsewhere, too. */
+    return !(retire_mem_flags(m, addr, len, true, &host) &
+             (TLB_INVALID_MASK | TLB_WATCHPOINT));
+}
+
+static inline uint32_t retire_mem_ld32(const RetireMem *m, uint64_t a)
+{
+    return cpu_ldl_le_mmuidx_ra(m->env, a, m->mmu_idx, m->ra);
+}
+
+static inline uint64_t retire_mem_ld64(const RetireMem *m, uint64_t a)
+{
+    return cpu_ldq_le_mmuidx_ra(m->env, a, m->mmu_idx, m->ra);
+}
+
+static inline void retire_mem_st32(const RetireMem *m, uint64_t a, uint32_t val)
+{
+    cpu_stl_le_mmuidx_ra(m->env, a, val, m->mmu_idx, m->ra);
+}
+
+static inline void retire_mem_st64(const RetireMem *m, uint64_t a, uint64_t val)
+{
+    cpu_stq_le_mmuidx_ra(m->env, a, val, m->mmu_idx, m->ra);
+}
+
+#endif
