@@ -6,6 +6,8 @@
  * The output is the same with -icount shift=0 and with one-insn-per-tb=on.
  */
 
+/* What it expects of the predictor has been learnt from LWP alone. */
+#define COUNT_NO_MISPREDICTIONS
 #include "lwp-kernel.h"
 
 enum { IRE = 2, BRE = 3, DME = 4, CNH = 5, RNH = 6 };
