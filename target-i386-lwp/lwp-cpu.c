@@ -206,7 +206,7 @@ void lwp_cpu_dump(CPUX86State *env, FILE *f)
     /* The budget may be that of performance counters alone. */
     if (retire_tb_observers(env->retire_flags) & 1u) {
         if (retire_wants(env, RETIRE_WANT_CLASSES)) {
-            n.near = 0;
+            n.branches_any = 0;
             n.branches = retire_take_branches(&r, branches) ? branches : NULL;
         }
         lwp_count(&s, &env->lwp_config, &n);

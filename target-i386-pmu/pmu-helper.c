@@ -100,7 +100,7 @@ static void pmu_retire_count(CPUX86State *env, RetireRow row,
 {
     count_quantity(env, row, PMU_INSNS, n->insns);
     /* Where nobody tells classes apart, one is as good as another. */
-    count_quantity(env, row, PMU_JMP, n->near);
+    count_quantity(env, row, PMU_JMP, n->branches_any);
     for (int i = 0; n->branches && i < RETIRE_NR_CLASSES; i++) {
         count_quantity(env, row, PMU_COND_TAKEN + i, n->branches[i]);
     }
@@ -145,7 +145,7 @@ static void pmu_retire_sync(CPUX86State *env)
 
 static void pmu_retire_observe(CPUX86State *env, const RetireStory *story)
 {
-    RetireClass class = story->far ? RETIRE_FAR :
+    RetireClass class = story->is_far ? RETIRE_FAR :
                         retire_class(story->branch, story->taken);
 
     if (!story->part) {

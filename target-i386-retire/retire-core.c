@@ -23,7 +23,7 @@ static void __attribute__((noinline)) settle_details(CPUX86State *env,
     uint64_t branches[RETIRE_NR_CLASSES], memory[RETIRE_NR_MEMORY];
 
     if (retire_wants(env, RETIRE_WANT_CLASSES)) {
-        n->near = 0;
+        n->branches_any = 0;
         n->branches = retire_take_branches(r, branches) ? branches : NULL;
     }
     if (retire_wants(env, RETIRE_WANT_ACCESSES)) {
@@ -151,9 +151,9 @@ void cpu_sync_retire(CPUX86State *env)
     }
 }
 
-void retire_cpu_one(CPUX86State *env, RetireRow row, bool far)
+void retire_cpu_one(CPUX86State *env, RetireRow row, bool is_far)
 {
-    RetireStory story = { .row = row, .far = far, .entry = true };
+    RetireStory story = { .row = row, .is_far = is_far, .entry = true };
 
     retire_cpu_settle(env);
     retire_cpu_observe(env, &story, UINT_MAX);

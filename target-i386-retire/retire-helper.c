@@ -98,7 +98,7 @@ void helper_retire_observe(CPUX86State *env, target_ulong ip, uint32_t desc)
         .row = desc & RETIRE_DESC_USR ? RETIRE_USR : RETIRE_OS,
         .branch = desc & RETIRE_DESC_BRANCH,
         .taken = desc & RETIRE_DESC_TAKEN,
-        .far = desc & RETIRE_DESC_FAR,
+        .is_far = desc & RETIRE_DESC_FAR,
         .entry = desc & RETIRE_DESC_ENTRY,
         .trap = (desc & RETIRE_DESC_TF) || env_cpu(env)->watchpoint_hit,
     };

@@ -90,7 +90,7 @@ static void test_observe(CPUX86State *env, const RetireStory *story)
                            retired, story->ip, story->next, story->target,
                            story->row == RETIRE_USR ? 3 : 0, story->branch,
                            story->taken, story->predicted, story->mispredicted,
-                           story->far, story->entry);
+                           story->is_far, story->entry);
     show_registers(line, env);
     show_branches(line, &retire_models(env)->lbr);
     show_accesses(line, story);

@@ -169,7 +169,7 @@ static inline void retire_settle(CPUX86State *env)
 #define RETIRE_DESC_TAKEN       (1u << 3)
 #define RETIRE_DESC_TF          (1u << 4)   /* EFLAGS.TF, as in hflags */
 #define RETIRE_DESC_USR         (1u << 5)   /* RETIRE_USR */
-#define RETIRE_DESC_FAR         (1u << 6)   /* RetireStory.far */
+#define RETIRE_DESC_FAR         (1u << 6)   /* RetireStory.is_far */
 #define RETIRE_DESC_ENTRY       (1u << 7)   /* RetireStory.entry */
 #define RETIRE_DESC_OBSERVERS_SHIFT 8       /* retire_tb_observers() */
 #define RETIRE_DESC_LENGTH_SHIFT    16      /* in bytes */
@@ -284,14 +284,14 @@ static inline void retire_page_flushed(CPUX86State *env)
 
 /*
  * An instruction that began in @row has retired that translated code does not
- * count; @far if it is a far branch.
+ * count; @is_far if it is a far branch.
  */
-void retire_cpu_one(CPUX86State *env, RetireRow row, bool far);
+void retire_cpu_one(CPUX86State *env, RetireRow row, bool is_far);
 
-static inline void retire_one(CPUX86State *env, RetireRow row, bool far)
+static inline void retire_one(CPUX86State *env, RetireRow row, bool is_far)
 {
     if (unlikely(env_archcpu(env)->retire_observer[0])) {
-        retire_cpu_one(env, row, far);
+        retire_cpu_one(env, row, is_far);
     }
 }
 

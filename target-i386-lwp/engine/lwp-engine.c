@@ -633,7 +633,7 @@ static bool init_ip_filter(LwpState *s, const LwpConfig *config)
 
 void lwp_count(LwpState *s, const LwpConfig *config, const RetireTotals *n)
 {
-    uint64_t branches = n->near;
+    uint64_t branches = n->branches_any;
 
     for (int i = 0; n->branches && i < RETIRE_FAR; i++) {
         branches += s->filters & class_filter[i] ? 0 : n->branches[i];

@@ -207,7 +207,7 @@ typedef struct RetireDistance {
 /* What has retired since the last report, but for what is observed. */
 typedef struct RetireTotals {
     uint32_t insns;
-    uint32_t near;          /* branches that are not in @branches */
+    uint32_t branches_any;  /* near ones that are not in @branches */
     uint32_t misses;        /* of RetireDistance.misses */
     const uint64_t *branches;   /* by RetireClass, or NULL */
     const uint64_t *memory;     /* by RetireMemory, or NULL */
@@ -221,7 +221,7 @@ typedef struct RetireStory {
     RetireRow row;          /* where it began */
     RetireBranch branch;    /* what it is */
     bool taken;             /* if it is a branch */
-    bool far;               /* a far branch */
+    bool is_far;            /* a far branch */
     bool entry;             /* it enters the kernel */
     bool part;              /* only an iteration of a REP, not the last one */
     bool trap;              /* a debug trap is going to be raised behind it */
@@ -304,7 +304,7 @@ static inline RetireTotals retire_take(RetireState *r)
     uint32_t used = r->armed - r->budget;
     RetireTotals n = {
         .insns = used >> 16,
-        .near = used & 0xffff,
+        .branches_any = used & 0xffff,
         .misses = r->misses_armed - r->misses,
     };
 

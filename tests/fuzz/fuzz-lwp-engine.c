@@ -323,7 +323,7 @@ static RetireTotals take_totals(RetireState *r,
     RetireTotals n = retire_take(r);
 
     if (wants & RETIRE_WANT_CLASSES) {
-        n.near = 0;
+        n.branches_any = 0;
         n.branches = retire_take_branches(r, branches) ? branches : NULL;
     }
     return n;

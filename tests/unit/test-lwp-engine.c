@@ -286,7 +286,7 @@ static void report_account(void)
     RetireTotals n = retire_take(&account);
 
     if (wants & RETIRE_WANT_CLASSES) {
-        n.near = 0;
+        n.branches_any = 0;
         n.branches = retire_take_branches(&account, branches) ? branches : NULL;
     }
     lwp_count(&lwp, &config, &n);
