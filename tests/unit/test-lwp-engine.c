@@ -1730,7 +1730,7 @@ static void test_prediction(void)
         g_assert_cmpint(lwp.predicts, ==, enabled);
         g_assert_cmphex(lwp_wants(&lwp), ==,
                         RETIRE_WANT_COUNT | RETIRE_WANT_RANGE |
-                        (enabled ? RETIRE_WANT_PREDICT | RETIRE_WANT_CLASSES :
+                        (enabled ? RETIRE_WANT_PREDICT | RETIRE_WANT_BRANCHES :
                          0));
     }
 }
