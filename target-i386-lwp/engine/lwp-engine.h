@@ -284,9 +284,9 @@ void lwp_retire(LwpState *s, const LwpConfig *config, const RetireStory *story);
 
 /*
  * For code of which @ahead instructions have been charged: whether @miss
- * (§2.4) makes an event fall due, at the instruction itself or at one behind it
- * that has been charged.  The instruction then has to be run with lwp_retire()
- * behind it.  A NULL @miss stands for the worst that can happen.
+ * (§2.4) makes an event fall due, at the instruction itself or at one behind
+ * it that has been charged.  The instruction then has to be run with
+ * lwp_retire() behind it.  A NULL @miss stands for the worst that can happen.
  */
 bool lwp_miss_due(const LwpState *s, const LwpConfig *config, uint32_t ahead,
                   const RetireMiss *miss);
