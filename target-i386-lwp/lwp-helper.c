@@ -23,13 +23,20 @@ static const RetireMem *retire_mem_of(LwpMem *mem)
     return &container_of(mem, GuestMem, parent)->mem;
 }
 
-static inline void trace_fault(const RetireMem *m, uint64_t addr, uint32_t len)
+static void __attribute__((noinline))
+trace_if_fault(const RetireMem *m, uint64_t addr, uint32_t len)
 {
     void *host;
 
-    if (trace_event_get_state_backends(TRACE_LWP_FAULT) &&
-        (retire_mem_flags(m, addr, len, true, &host) & TLB_INVALID_MASK)) {
+    if (retire_mem_flags(m, addr, len, true, &host) & TLB_INVALID_MASK) {
         trace_lwp_fault(env_cpu(m->env)->cpu_index, addr, len);
+    }
+}
+
+static inline void trace_fault(const RetireMem *m, uint64_t addr, uint32_t len)
+{
+    if (trace_event_get_state_backends(TRACE_LWP_FAULT)) {
+        trace_if_fault(m, addr, len);
     }
 }
 
@@ -279,6 +286,7 @@ static RetireWants lwp_retire_wants(CPUX86State *env, RetireRow row)
     LwpState *s = &env->lwp;
     RetireWants wants = is_told(env) ? lwp_wants(s) : 0;
 
+    s->slack = wants ? s->slack : 0;
     if (wants & RETIRE_WANT_RANGE) {
         env->retire.ip_first = s->ip_first;
         env->retire.ip_span = s->ip_span;
@@ -310,6 +318,8 @@ static void lwp_retire_observe(CPUX86State *env, const RetireStory *story)
     LwpState *s = &env->lwp;
 
     if (story->entry) {
+        /* The kernel may map the ring elsewhere. */
+        s->slack = 0;
         return;
     }
     if (s->started) {

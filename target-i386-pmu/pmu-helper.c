@@ -67,7 +67,7 @@ static void pmu_retire_distance(CPUX86State *env, RetireRow row,
     uint32_t insns = pmu_distances(&env->pmu, &env_archcpu(env)->pmu_config,
                                    (PmuRow)row, &branches, &due);
 
-    d->insns = MIN(d->insns, insns);
+    retire_look_behind(d, insns);
     d->branches = MIN(d->branches, branches);
 }
 

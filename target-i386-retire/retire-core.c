@@ -6,7 +6,7 @@
 #include "compat.h"
 
 /* Report @n; who is not told now has been told when it still was. */
-static void report(CPUX86State *env, const RetireTotals *n)
+static inline void report(CPUX86State *env, const RetireTotals *n)
 {
     unsigned told = retire_tb_observers(env->retire_flags);
 
@@ -63,46 +63,22 @@ void retire_cpu_settle_misses(CPUX86State *env)
     }
 }
 
-/* Latencies of misses count as instructions do: they are charged. */
-static void charge_misses(CPUX86State *env, RetireDistance *d)
-{
-    const RetireConfig *config = &env_archcpu(env)->retire_config;
-    uint64_t insns = DIV_ROUND_UP(config->latency[RETIRE_SOURCE_L2],
-                                  config->insn_clocks);
-
-    /* Or else no budget is enough for a miss. */
-    d->misses = insns < RETIRE_BUDGET_MAX ? d->misses : 0;
-    env->retire.miss_charge = RETIRE_CHARGE(insns % RETIRE_BUDGET_MAX, 0);
-}
-
-uint32_t retire_cpu_arm(CPUX86State *env, RetireDistance *d)
+void retire_cpu_arm(CPUX86State *env, RetireDistance *d)
 {
     unsigned told = retire_tb_observers(env->retire_flags);
     RetireState *r = &env->retire;
-    uint32_t run;
 
-    *d = (RetireDistance) {
-        .insns = RETIRE_BUDGET_MAX,
-        .branches = UINT32_MAX,
-        .misses = INT32_MAX,
-    };
+    *d = RETIRE_DISTANCE_MAX;
     while (told) {
         retire_pop_observer(env, &told)->distance(env, r->row, d);
     }
-    run = MIN(d->insns, d->branches);
-    retire_arm(r, d->now ? -1 : (int32_t)run);
-    r->miss_charge = 0;
-    if (d->clocks) {
-        charge_misses(env, d);
-    }
-    r->misses = r->misses_armed = d->misses;
+    retire_arm_distance(r, &env_archcpu(env)->retire_config, d);
 #ifdef CONFIG_TCG
     /* Arming has undone what retire_exit_requested() did. */
     if (cpu_loop_exit_requested(env_cpu(env))) {
         retire_expire(r);
     }
 #endif
-    return run;
 }
 
 void retire_cpu_sync(CPUX86State *env, unsigned step)

@@ -41,29 +41,34 @@ void helper_retire_begin(CPUX86State *env, target_ulong ip)
     begin(env);
 }
 
-/*
- * Block @tb is next, at effective address @ip, and the budget is exhausted; or
- * the range divides it.  Returns what to execute: the block itself, one that
- * is as long as how far it is to something that has to be observed, or what
- * leaves for QEMU's main loop.
- */
-const void *helper_retire_next(CPUX86State *env, target_ulong ip, uint32_t desc,
-                               void *tb)
+/* The effective address of block @tb, which is next. */
+static uint64_t block_ip(CPUX86State *env, const TranslationBlock *tb)
 {
-    uint32_t charge = desc >> RETIRE_NEXT_INSNS_SHIFT;
+    if (tb_cflags(tb) & CF_PCREL) {
+        return env->eip;
+    }
+    return tb->flags & HF_CS64_MASK ? tb->pc :
+           (uint32_t)(tb->pc - tb->cs_base);
+}
+
+/* The rest of helper_retire_next(), if nothing has been foreseen. */
+static const void * __attribute__((noinline))
+next_asked(CPUX86State *env, int32_t charge, TranslationBlock *tb,
+           uint64_t lengths)
+{
     RetireState *r = &env->retire;
-    uint32_t run, step = 1;
+    bool due = r->due;
+    uint32_t step = 1;
     RetireDistance d;
 
-    env->eip = ip;
-    if (desc & RETIRE_NEXT_CHARGED) {
-        r->budget += RETIRE_CHARGE(charge, desc & RETIRE_NEXT_BRANCH);
+    retire_cpu_settle(env);
+    if (due) {
+        begin(env);
     }
     if (cpu_loop_exit_requested(env_cpu(env))) {
         return tcg_code_gen_epilogue;
     }
-    retire_cpu_settle(env);
-    run = retire_cpu_arm(env, &d);
+    retire_cpu_arm(env, &d);
     if (d.now) {
         begin(env);
         retire_cpu_arm(env, &d);
@@ -71,18 +76,40 @@ const void *helper_retire_next(CPUX86State *env, target_ulong ip, uint32_t desc,
         retire_cpu_sync(env, d.now);
         return helper_lookup_tb_ptr(env);
     }
-    if (!retire_wants(env, RETIRE_WANT_RANGE) || !is_divided(r, tb, ip)) {
-        if (charge <= d.insns &&
-            (d.branches || !(desc & RETIRE_NEXT_BRANCH))) {
-            /* A branch is the last one of its block: none is before it. */
-            retire_arm(r, MAX(run, charge));
-            return ((TranslationBlock *)tb)->tc.ptr;
+    if (!retire_wants(env, RETIRE_WANT_RANGE) ||
+        !is_divided(r, tb, env->eip)) {
+        step = retire_next(r, &d, charge, env->eip, lengths);
+        if (!step) {
+            return tb->tc.ptr;
         }
-        step = MIN(charge, d.insns + 1);
-        retire_arm(r, MAX(run, step - 1));
     }
     env->retire_flags |= (uint64_t)step << RETIRE_TB_STEP_SHIFT;
     return helper_lookup_tb_ptr(env);
+}
+
+/*
+ * Block @ptr is next, and the budget is exhausted; or the range divides it.
+ * Returns what to execute: the block itself, one that is as long as how far it
+ * is to something that has to be observed, or what leaves for QEMU's main loop.
+ * @lengths is that of retire_tell_late(), and 0 if the block's last instruction
+ * is observed.
+ */
+const void *helper_retire_next(CPUX86State *env, uint32_t desc, void *ptr,
+                               uint64_t lengths)
+{
+    int32_t charge = desc & ~RETIRE_NEXT_CHARGED;
+    RetireState *r = &env->retire;
+    TranslationBlock *tb = ptr;
+
+    env->eip = block_ip(env, tb);
+    if (desc & RETIRE_NEXT_CHARGED) {
+        r->budget += charge;
+    }
+    if (!cpu_loop_exit_requested(env_cpu(env)) &&
+        retire_next_foreseen(r, charge, env->eip, lengths)) {
+        return tb->tc.ptr;
+    }
+    return next_asked(env, charge, tb, lengths);
 }
 
 /*

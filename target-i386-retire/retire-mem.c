@@ -21,22 +21,13 @@ int retire_mem_flags(const RetireMem *m, uint64_t addr, uint32_t len,
     return flags;
 }
 
-void *retire_mem_probe(const RetireMem *m, uint64_t addr, uint32_t len)
+void *retire_mem_probe_tlb(const RetireMem *m, uint64_t addr, uint32_t len)
 {
-    bool pages = (addr ^ (addr + len - 1)) & TARGET_PAGE_MASK;
     void *host;
 
-    if (pages) {
-        retire_mem_flags(m, addr, len, false, &host);
+    if (retire_mem_flags(m, addr, len, false, &host) ||
+        !retire_mem_one_page(addr, len)) {
         return NULL;
     }
-#ifdef CONFIG_USER_ONLY
-    /* The host raises it, unless it is TCI's, whose code is nowhere. */
-    if (m->ra && guest_addr_valid_untagged(addr)) {
-        return g2h_untagged(addr);
-    }
-#endif
-    /* As retire_mem_flags() does it */
-    return probe_access_flags(m->env, addr, len, MMU_DATA_STORE, m->mmu_idx,
-                              false, &host, m->ra) ? NULL : host;
+    return host;
 }

@@ -30,13 +30,31 @@ typedef struct RetireMem {
 int retire_mem_flags(const RetireMem *m, uint64_t addr, uint32_t len,
                      bool nonfault, void **host);
 
+void *retire_mem_probe_tlb(const RetireMem *m, uint64_t addr, uint32_t len);
+
+static inline bool retire_mem_one_page(uint64_t addr, uint32_t len)
+{
+    return !((addr ^ (addr + len - 1)) & TARGET_PAGE_MASK);
+}
+
 /*
  * Raise the #PF that writing a range would, unless the first access to it will.
  * Returns where the host has it, or NULL if only retire_mem_st64() and the like
  * reach it.  The host's accesses are between set_helper_retaddr(m->ra) and
  * clear_helper_retaddr(), because they may raise that #PF.
  */
-void *retire_mem_probe(const RetireMem *m, uint64_t addr, uint32_t len);
+static inline void *retire_mem_probe(const RetireMem *m, uint64_t addr,
+                                     uint32_t len)
+{
+#ifdef CONFIG_USER_ONLY
+    /* The host raises it, unless it is TCI's, whose code is nowhere. */
+    if (m->ra && retire_mem_one_page(addr, len) &&
+        guest_addr_valid_untagged(addr)) {
+        return g2h_untagged(addr);
+    }
+#endif
+    return retire_mem_probe_tlb(m, addr, len);
+}
 
 static inline bool retire_mem_writable(const RetireMem *m, uint64_t addr,
                                        uint32_t len)

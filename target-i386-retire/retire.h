@@ -135,9 +135,9 @@ void retire_cpu_settle_misses(CPUX86State *env);
 
 /*
  * Ask all who are told how far it is, and give blocks that budget; what has
- * been charged so far stays charged.  Returns how many instructions may retire.
+ * been charged so far stays charged.
  */
-uint32_t retire_cpu_arm(CPUX86State *env, RetireDistance *d);
+void retire_cpu_arm(CPUX86State *env, RetireDistance *d);
 
 /*
  * Report, ask who wants what from now on, and arm; @step is for retire_flags.
@@ -174,10 +174,8 @@ static inline void retire_settle(CPUX86State *env)
 #define RETIRE_DESC_OBSERVERS_SHIFT 8       /* retire_tb_observers() */
 #define RETIRE_DESC_LENGTH_SHIFT    16      /* in bytes */
 
-/* Operand descriptor of helper_retire_next() */
-#define RETIRE_NEXT_BRANCH      1u          /* RETIRE_CHARGE()'s @branch */
+/* Operand descriptor of helper_retire_next(): a RETIRE_CHARGE(), and this */
 #define RETIRE_NEXT_CHARGED     2u          /* the budget has been charged */
-#define RETIRE_NEXT_INSNS_SHIFT 2           /* its @insns */
 
 /*
  * Descriptor of an access: TCG_MEM_FILTER_LIMIT has RETIRE_LINE_SIZE less its

@@ -123,6 +123,12 @@ typedef struct LwpState {
     bool one_by_one;        /* each has to be observed to know it */
     bool all_misses;        /* every miss counts */
     RetireWants wants;      /* see lwp_wants() */
+    /*
+     * If the next record can be stored: how many instructions may retire behind
+     * the one that causes it before there is another.  The interval is that of
+     * the last record, because who changes it can't tell when it is read.
+     */
+    uint32_t slack;
 } LwpState;
 
 typedef struct LwpMem LwpMem;

@@ -152,11 +152,14 @@ typedef enum RetireWants {
 
 /*
  * A block of @insns instructions takes RETIRE_CHARGE(insns, branch) off
- * RetireState.budget; @branch says whether it ends in a near branch.
+ * RetireState.budget; @branch says whether it ends in a near branch.  The
+ * budget is exhausted if it has not so much; or if it is 0, which only
+ * retire_tell_late() leads to, for a block that is charged nothing.
  */
 #define RETIRE_CHARGE(insns, branch) ((int32_t)((insns) * 65536 + (branch)))
 #define RETIRE_BUDGET_MAX   16000   /* instructions */
 #define RETIRE_BLOCK_MAX    64      /* instructions */
+#define RETIRE_NEXT_LENGTHS 16      /* of the first instructions of a block */
 
 /* All zero: nobody counts. */
 typedef struct RetireState {
@@ -172,6 +175,10 @@ typedef struct RetireState {
     int32_t misses, misses_armed;
     int32_t miss_charge;    /* each takes this off the budget, too */
     RetireRow row;          /* of what is taken off the budget */
+    /* See RetireDistance.exact: the due-th of what has been charged, or 0. */
+    uint16_t due;
+    bool foreseen;          /* so it is when the budget is exhausted next */
+    uint64_t due_ip;
     /* What counts is at ip_first to ip_first + ip_span, modulo 2^64. */
     uint64_t ip_first, ip_span;
     /*
@@ -198,17 +205,31 @@ typedef struct RetireState {
 /* How much may retire before an observer has to look behind an instruction. */
 typedef struct RetireDistance {
     uint32_t insns;         /* instructions, */
+    /*
+     * and how many before it has to do so at once: what is nearer may be due
+     * in RetireTotals, when its block has run.  No less than @insns.
+     */
+    uint32_t exact;
     uint32_t branches;      /* near branches of all classes, */
     uint32_t misses;        /* and loads that L2 has and L1D has not */
     bool clocks;            /* latencies of misses count as instructions do */
     bool now;               /* it has to look before the next instruction */
 } RetireDistance;
 
+/* One in @insns instructions has to be looked behind at once. */
+static inline void retire_look_behind(RetireDistance *d, uint32_t insns)
+{
+    d->insns = d->insns < insns ? d->insns : insns;
+    d->exact = d->exact < insns ? d->exact : insns;
+}
+
 /* What has retired since the last report, but for what is observed. */
 typedef struct RetireTotals {
     uint32_t insns;
     uint32_t branches_any;  /* near ones that are not in @branches */
     uint32_t misses;        /* of RetireDistance.misses */
+    bool due;               /* one of @insns was, which has this */
+    uint64_t due_ip;        /* effective address */
     const uint64_t *branches;   /* by RetireClass, or NULL */
     const uint64_t *memory;     /* by RetireMemory, or NULL */
 } RetireTotals;
@@ -306,8 +327,11 @@ static inline RetireTotals retire_take(RetireState *r)
         .insns = used >> 16,
         .branches_any = used & 0xffff,
         .misses = r->misses_armed - r->misses,
+        .due = r->due && r->due <= used >> 16,
+        .due_ip = r->due_ip,
     };
 
+    r->due = 0;
     r->armed = r->budget;
     r->restored = RETIRE_NEVER;
     r->misses_armed = r->misses;
@@ -459,6 +483,111 @@ static inline void retire_miss(RetireState *r)
 {
     r->misses--;
     retire_burn(r, r->miss_charge);
+}
+
+/* Nobody has said yet how far it is. */
+#define RETIRE_DISTANCE_MAX ((RetireDistance) { \
+    .insns = RETIRE_BUDGET_MAX, \
+    .exact = RETIRE_BUDGET_MAX, \
+    .branches = UINT32_MAX, \
+    .misses = INT32_MAX, \
+})
+
+/* Latencies of misses count as instructions do: they are charged. */
+static inline void retire_charge_misses(RetireState *r,
+                                        const RetireConfig *config,
+                                        RetireDistance *d)
+{
+    uint32_t clocks = config->insn_clocks;
+    uint32_t insns = (config->latency[RETIRE_SOURCE_L2] + clocks - 1) / clocks;
+
+    /* Or else no budget is enough for a miss. */
+    d->misses = insns < RETIRE_BUDGET_MAX ? d->misses : 0;
+    r->miss_charge = RETIRE_CHARGE(insns % RETIRE_BUDGET_MAX, 0);
+}
+
+/* How many instructions may retire, each of which may be a branch. */
+static inline uint32_t retire_run(const RetireDistance *d)
+{
+    return d->insns < d->branches ? d->insns : d->branches;
+}
+
+/* Have the budget last as far as all observers have said. */
+static inline void retire_arm_distance(RetireState *r,
+                                       const RetireConfig *config,
+                                       RetireDistance *d)
+{
+    uint32_t run = retire_run(d);
+
+    retire_arm(r, d->now ? -1 : (int32_t)run);
+    /* Whatever block comes then, one instruction in it is due. */
+    r->foreseen = d->exact >= run + RETIRE_BLOCK_MAX &&
+                  d->branches >= run + RETIRE_BLOCK_MAX && !d->now;
+    r->miss_charge = 0;
+    if (d->clocks) {
+        retire_charge_misses(r, config, d);
+    }
+    r->misses = r->misses_armed = (int32_t)d->misses;
+}
+
+/*
+ * A block, at effective address @ip, is next that takes @charge, and its first
+ * RETIRE_NEXT_LENGTHS instructions have @lengths, in four bits each.  Have it
+ * run as a whole, with the instruction in it due that is behind @left others,
+ * and no other block behind it, even if that is charged nothing.  Returns false
+ * if @lengths is 0, or does not tell where the instruction is.
+ */
+static inline bool retire_tell_late(RetireState *r, int32_t charge,
+                                    uint32_t left, uint64_t ip,
+                                    uint64_t lengths)
+{
+    if (!lengths || left > RETIRE_NEXT_LENGTHS) {
+        return false;
+    }
+    r->due = (uint16_t)(retire_ahead(r) + left + 1);
+    for (; left; left--) {
+        ip += lengths & 15;
+        lengths >>= 4;
+    }
+    r->due_ip = ip;
+    r->foreseen = false;
+    retire_burn(r, r->budget - charge);
+    return true;
+}
+
+/* The same for a block that finds the budget exhausted. */
+static inline bool retire_next_foreseen(RetireState *r, int32_t charge,
+                                        uint64_t ip, uint64_t lengths)
+{
+    return r->foreseen && r->budget >= 0 &&
+           retire_tell_late(r, charge, (uint32_t)r->budget >> 16, ip, lengths);
+}
+
+/*
+ * The same when it has been asked how far it is.  Returns 0 if the block may
+ * run; or else how many of its instructions may, of which the last one is
+ * observed.
+ */
+static inline uint32_t retire_next(RetireState *r, const RetireDistance *d,
+                                   int32_t charge, uint64_t ip,
+                                   uint64_t lengths)
+{
+    uint32_t insns = (uint32_t)charge >> 16, run = retire_run(d);
+
+    /* A branch is the last one of its block: none is before it. */
+    if (d->branches || !(charge & 0xffff)) {
+        if (insns <= d->insns) {
+            retire_arm(r, (int32_t)(run > insns ? run : insns));
+            return 0;
+        }
+        if (insns <= d->exact &&
+            retire_tell_late(r, charge, d->insns, ip, lengths)) {
+            return 0;
+        }
+    }
+    insns = insns <= d->insns ? insns : d->insns + 1;
+    retire_arm(r, (int32_t)(run >= insns ? run : insns - 1));
+    return insns;
 }
 
 /* Have the next block find the budget exhausted. */

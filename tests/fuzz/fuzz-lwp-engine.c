@@ -337,31 +337,12 @@ static void report_account(void)
     lwp_count(&lwp, &config, &n);
 }
 
-static uint32_t min(uint32_t a, uint32_t b)
-{
-    return a < b ? a : b;
-}
-
 static RetireDistance arm_account(void)
 {
-    RetireDistance d = {
-        .insns = RETIRE_BUDGET_MAX,
-        .branches = UINT32_MAX,
-        .misses = INT32_MAX,
-    };
+    RetireDistance d = RETIRE_DISTANCE_MAX;
 
     lwp_distance(&lwp, &d);
-    retire_arm(&account, d.now ? -1 : (int32_t)min(d.insns, d.branches));
-    account.miss_charge = 0;
-    if (d.clocks) {
-        uint32_t insns = (config.model.latency[RETIRE_SOURCE_L2] +
-                          config.model.insn_clocks - 1) /
-                         config.model.insn_clocks;
-
-        d.misses = insns < RETIRE_BUDGET_MAX ? d.misses : 0;
-        account.miss_charge = RETIRE_CHARGE(insns % RETIRE_BUDGET_MAX, 0);
-    }
-    account.misses = account.misses_armed = d.misses;
+    retire_arm_distance(&account, &config.model, &d);
     return d;
 }
 
@@ -512,27 +493,16 @@ static uint32_t next_block(LwpMem *mem, uint64_t ip, uint32_t n, bool branch,
                            bool divided)
 {
     RetireDistance d;
-    uint32_t run;
 
     report_account();
     d = arm_account();
-    run = min(d.insns, d.branches);
     if (d.now) {
         lwp_boundary(&lwp, mem, ip);
         sync_account();
         return 1;
     }
-    if (divided) {
-        return 1;
-    }
-    if (n > d.insns || (branch && !d.branches)) {
-        uint32_t step = min(n, d.insns + 1);
-
-        retire_arm(&account, run > step - 1 ? run : step - 1);
-        return step;
-    }
-    retire_arm(&account, run > n ? run : n);
-    return 0;
+    return divided ? 1 : retire_next(&account, &d, RETIRE_CHARGE(n, branch),
+                                     ip, 0);
 }
 
 /* What has been charged, and retires: nobody need have heard of it. */

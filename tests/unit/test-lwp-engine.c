@@ -302,11 +302,7 @@ static void report_misses(void)
 
 static RetireDistance distance(void)
 {
-    RetireDistance d = {
-        .insns = RETIRE_BUDGET_MAX,
-        .branches = UINT32_MAX,
-        .misses = INT32_MAX,
-    };
+    RetireDistance d = RETIRE_DISTANCE_MAX;
 
     lwp_distance(&lwp, &d);
     return d;
@@ -316,17 +312,7 @@ static RetireDistance arm_account(void)
 {
     RetireDistance d = distance();
 
-    retire_arm(&account, d.now ? -1 : (int32_t)MIN(d.insns, d.branches));
-    account.miss_charge = 0;
-    if (d.clocks) {
-        uint32_t insns = (config.model.latency[RETIRE_SOURCE_L2] +
-                          config.model.insn_clocks - 1) /
-                         config.model.insn_clocks;
-
-        d.misses = insns < RETIRE_BUDGET_MAX ? d.misses : 0;
-        account.miss_charge = RETIRE_CHARGE(insns % RETIRE_BUDGET_MAX, 0);
-    }
-    account.misses = account.misses_armed = d.misses;
+    retire_arm_distance(&account, &config.model, &d);
     return d;
 }
 
@@ -355,27 +341,17 @@ static bool boundary(uint64_t ip)
 static bool next_block(uint64_t ip, int n, bool branch, bool divided)
 {
     RetireDistance d;
-    uint32_t run;
 
     report_account();
     d = arm_account();
-    run = MIN(d.insns, d.branches);
     if (d.now) {
         boundary(ip);
         sync_account(1);
         return false;
     }
-    if (divided) {
-        step = 1;
-        return false;
-    }
-    if (n > d.insns || (branch && !d.branches)) {
-        step = MIN(n, d.insns + 1);
-        retire_arm(&account, MAX(run, step - 1));
-        return false;
-    }
-    retire_arm(&account, MAX(run, n));
-    return true;
+    step = divided ? 1 : retire_next(&account, &d, RETIRE_CHARGE(n, branch),
+                                     ip, 0);
+    return !step;
 }
 
 /* A block begins; whether it runs as it is, and has been charged. */
@@ -2100,7 +2076,7 @@ static void test_miss_distance(void)
     };
 
     for (int i = 0; i < G_N_ELEMENTS(t); i++) {
-        RetireDistance d, near = { 1, 2, 3, true, true };
+        RetireDistance d, near = { 1, 1, 2, 3, true, true };
 
         reset(ALL_EVENTS);
         config.caps = ALL_CAPS;
