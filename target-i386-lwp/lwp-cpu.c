@@ -4,9 +4,9 @@
 #include "qemu/osdep.h"
 #include "qemu/qemu-print.h"
 #include "qapi/error.h"
+#include "hw/qdev-properties.h"
 #include "system/tcg.h"
 #include "lwp.h"
-#include "retire/compat.h"
 #include "trace.h"
 
 static const Property properties[] = {

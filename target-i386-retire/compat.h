@@ -28,12 +28,7 @@
 #include "accel/tcg/cpu-ldst.h"
 #include "accel/tcg/helper-retaddr.h"
 #include "accel/tcg/probe.h"
-/* Where cpu_loop_exit() and cpu_restore_state() are */
-#if QEMU_VERSION_MAJOR == 10
 #include "exec/cpu-common.h"
-#elif __has_include("accel/tcg/cpu-loop.h")
-#include "accel/tcg/cpu-loop.h"
-#endif
 #endif
 #ifndef CONFIG_USER_ONLY
 #include "qapi/qapi-commands-misc-i386.h"
@@ -41,72 +36,46 @@
 
 #endif
 
-#if QEMU_VERSION_MAJOR == 10
-#include "hw/qdev-properties.h"
-#ifndef CONFIG_USER_ONLY
-#include "hw/boards.h"
-#endif
-#else
-#include "hw/core/qdev-properties.h"
-#ifndef CONFIG_USER_ONLY
-#include "hw/core/boards.h"
-#endif
-#endif
+static inline CPUCacheInfo **retire_level(CPUCaches *c, RetireLevel level)
+{
+    return level == RETIRE_L1D ? &c->l1d_cache :
+           level == RETIRE_L2 ? &c->l2_cache : &c->l3_cache;
+}
 
 /*
- * What CPUID shows of L1D, L2 and L3: @seen by a guest of this vendor and
- * level, and what is in leaf 4 or 8000_001D.
+ * The cache of @level that CPUID shows a guest of this vendor and cpuid_level,
+ * and have all of CPUID show @info.
  */
 #if QEMU_VERSION_MAJOR == 10 && QEMU_VERSION_MINOR == 0
 
-static inline void retire_get_cpuid_caches(CPUX86State *env,
-                                           CPUCacheInfo **seen,
-                                           CPUCacheInfo **shown)
+static inline CPUCacheInfo *retire_get_cpuid_cache(CPUX86State *env,
+                                                   RetireLevel level)
 {
-    const CPUCaches *last = IS_INTEL_CPU(env) ? &env->cache_info_cpuid4 :
-                            &env->cache_info_amd;
-    const CPUCaches *first = IS_INTEL_CPU(env) && env->cpuid_level < 4 ?
-                             &env->cache_info_cpuid2 : last;
-
-    seen[RETIRE_L1D] = first->l1d_cache;
-    seen[RETIRE_L2] = first->l2_cache;
-    seen[RETIRE_L3] = first->l3_cache;
-    shown[RETIRE_L1D] = last->l1d_cache;
-    shown[RETIRE_L2] = last->l2_cache;
-    shown[RETIRE_L3] = last->l3_cache;
+    return *retire_level(!IS_INTEL_CPU(env) ? &env->cache_info_amd :
+                         env->cpuid_level < 4 ? &env->cache_info_cpuid2 :
+                         &env->cache_info_cpuid4, level);
 }
 
-static inline void retire_set_cpuid_caches(CPUX86State *env,
-                                           CPUCacheInfo *info)
+static inline void retire_set_cpuid_cache(CPUX86State *env, RetireLevel level,
+                                          CPUCacheInfo *info)
 {
-    CPUCaches *const all[] = {
-        &env->cache_info_cpuid2, &env->cache_info_cpuid4, &env->cache_info_amd,
-    };
-
-    for (int i = 0; i < ARRAY_SIZE(all); i++) {
-        all[i]->l1d_cache = &info[RETIRE_L1D];
-        all[i]->l2_cache = &info[RETIRE_L2];
-        all[i]->l3_cache = &info[RETIRE_L3];
-    }
+    *retire_level(&env->cache_info_cpuid2, level) = info;
+    *retire_level(&env->cache_info_cpuid4, level) = info;
+    *retire_level(&env->cache_info_amd, level) = info;
 }
 
 #else
 
-static inline void retire_get_cpuid_caches(CPUX86State *env,
-                                           CPUCacheInfo **seen,
-                                           CPUCacheInfo **shown)
+static inline CPUCacheInfo *retire_get_cpuid_cache(CPUX86State *env,
+                                                   RetireLevel level)
 {
-    seen[RETIRE_L1D] = shown[RETIRE_L1D] = env->cache_info.l1d_cache;
-    seen[RETIRE_L2] = shown[RETIRE_L2] = env->cache_info.l2_cache;
-    seen[RETIRE_L3] = shown[RETIRE_L3] = env->cache_info.l3_cache;
+    return *retire_level(&env->cache_info, level);
 }
 
-static inline void retire_set_cpuid_caches(CPUX86State *env,
-                                           CPUCacheInfo *info)
+static inline void retire_set_cpuid_cache(CPUX86State *env, RetireLevel level,
+                                          CPUCacheInfo *info)
 {
-    env->cache_info.l1d_cache = &info[RETIRE_L1D];
-    env->cache_info.l2_cache = &info[RETIRE_L2];
-    env->cache_info.l3_cache = &info[RETIRE_L3];
+    *retire_level(&env->cache_info, level) = info;
     env->enable_legacy_cpuid2_cache = false;
     env->enable_legacy_vendor_cache = false;
 }

@@ -5,8 +5,12 @@
 #include "qemu/units.h"
 #include "qemu/error-report.h"
 #include "qapi/error.h"
+#include "hw/qdev-properties.h"
 #include "retire.h"
 #include "compat.h"
+#ifndef CONFIG_USER_ONLY
+#include "hw/boards.h"
+#endif
 
 /*
  * Each thread of a program has a copy of env, and a reset clears most of env,
@@ -19,137 +23,56 @@ QEMU_BUILD_BUG_ON(offsetof(CPUX86State, end_init_save) -
 /* What a property of the caches is that nobody has set */
 #define RETIRE_AS_CPUID UINT32_MAX
 
-static const Property properties[] = {
-    DEFINE_PROP_UINT32("insn-clocks", X86CPU,
-                       retire_config.insn_clocks, 1),
-    DEFINE_PROP_UINT32("refclk-ratio", X86CPU,
-                       retire_config.refclk_ratio, RETIRE_REFCLK_UNIT),
-    DEFINE_PROP_SIZE32("l1d-size", X86CPU,
-                       retire_config.cache[RETIRE_L1D].size,
-                       RETIRE_AS_CPUID),
-    DEFINE_PROP_UINT32("l1d-assoc", X86CPU,
-                       retire_config.cache[RETIRE_L1D].assoc,
-                       RETIRE_AS_CPUID),
-    DEFINE_PROP_SIZE32("l2-size", X86CPU,
-                       retire_config.cache[RETIRE_L2].size,
-                       RETIRE_AS_CPUID),
-    DEFINE_PROP_UINT32("l2-assoc", X86CPU,
-                       retire_config.cache[RETIRE_L2].assoc,
-                       RETIRE_AS_CPUID),
-    DEFINE_PROP_SIZE32("l3-size", X86CPU,
-                       retire_config.cache[RETIRE_L3].size,
-                       RETIRE_AS_CPUID),
-    DEFINE_PROP_UINT32("l3-assoc", X86CPU,
-                       retire_config.cache[RETIRE_L3].assoc,
-                       RETIRE_AS_CPUID),
-    DEFINE_PROP_UINT32("l2-latency", X86CPU,
-                       retire_config.latency[RETIRE_SOURCE_L2], 20),
-    DEFINE_PROP_UINT32("l3-latency", X86CPU,
-                       retire_config.latency[RETIRE_SOURCE_L3], 60),
-    DEFINE_PROP_UINT32("remote-latency", X86CPU,
-                       retire_config.latency[RETIRE_SOURCE_REMOTE], 120),
-    DEFINE_PROP_UINT32("dram-latency", X86CPU,
-                       retire_config.latency[RETIRE_SOURCE_DRAM], 200),
-    DEFINE_PROP_UINT32("other-latency", X86CPU,
-                       retire_config.latency[RETIRE_SOURCE_OTHER], 400),
-    DEFINE_PROP_STRING("branch-predictor", X86CPU, lwp_branch_predictor),
+#define RETIRE_UINT32(name, field, value, min, max)                     \
+    { DEFINE_PROP_UINT32(name, X86CPU, retire_config.field, value), min, max }
+#define RETIRE_SIZE(name, level, min, max)                              \
+    { DEFINE_PROP_SIZE32(name, X86CPU, retire_config.cache[level].size, \
+                         RETIRE_AS_CPUID), min, max }
+#define RETIRE_ASSOC(name, level)                                       \
+    RETIRE_UINT32(name, cache[level].assoc, RETIRE_AS_CPUID,            \
+                  1, RETIRE_ASSOC_MAX)
+#define RETIRE_LATENCY(name, source, value)                             \
+    RETIRE_UINT32(name, latency[source], value, 1, RETIRE_LATENCY_MAX)
+
+static const struct {
+    Property prop;
+    uint32_t min, max;          /* if it is set */
+} properties[] = {
+    RETIRE_UINT32("insn-clocks", insn_clocks, 1, 1, RETIRE_INSN_CLOCKS_MAX),
+    RETIRE_UINT32("refclk-ratio", refclk_ratio, RETIRE_REFCLK_UNIT,
+                  1, RETIRE_REFCLK_RATIO_MAX),
+    RETIRE_SIZE("l1d-size", RETIRE_L1D, 1 * KiB, 1 * MiB),
+    RETIRE_ASSOC("l1d-assoc", RETIRE_L1D),
+    RETIRE_SIZE("l2-size", RETIRE_L2, 1 * KiB, 64 * MiB),
+    RETIRE_ASSOC("l2-assoc", RETIRE_L2),
+    RETIRE_SIZE("l3-size", RETIRE_L3, 0, 1 * GiB),
+    RETIRE_ASSOC("l3-assoc", RETIRE_L3),
+    RETIRE_LATENCY("l2-latency", RETIRE_SOURCE_L2, 20),
+    RETIRE_LATENCY("l3-latency", RETIRE_SOURCE_L3, 60),
+    RETIRE_LATENCY("remote-latency", RETIRE_SOURCE_REMOTE, 120),
+    RETIRE_LATENCY("dram-latency", RETIRE_SOURCE_DRAM, 200),
+    RETIRE_LATENCY("other-latency", RETIRE_SOURCE_OTHER, 400),
 };
+
+static const Property branch_predictor =
+    DEFINE_PROP_STRING("branch-predictor", X86CPU, lwp_branch_predictor);
+
+static void add_property(X86CPU *cpu, const Property *prop)
+{
+    g_autofree char *alias = g_strdup_printf("lwp-%s", prop->name);
+
+    qdev_property_add_static(DEVICE(cpu), prop);
+    /* Only LWP had these models once. */
+    object_property_add_alias(OBJECT(cpu), alias, OBJECT(cpu), prop->name);
+}
 
 void retire_cpu_init(X86CPU *cpu)
 {
     for (int i = 0; i < ARRAY_SIZE(properties); i++) {
-        const char *name = properties[i].name;
-        g_autofree char *alias = g_strdup_printf("lwp-%s", name);
-
-        qdev_property_add_static(DEVICE(cpu), &properties[i]);
-        /* Only LWP had these models once. */
-        object_property_add_alias(OBJECT(cpu), alias, OBJECT(cpu), name);
+        add_property(cpu, &properties[i].prop);
     }
+    add_property(cpu, &branch_predictor);
     retire_test_init(cpu);
-}
-
-static bool in_range(const char *name, const char *suffix, uint32_t val,
-                     uint32_t min, uint32_t max, Error **errp)
-{
-    if (val < min || val > max) {
-        error_setg(errp, "Property '%s%s' must be between %" PRIu32 " and %"
-                   PRIu32 ", not %" PRIu32, name, suffix, min, max, val);
-        return false;
-    }
-    return true;
-}
-
-static bool check_ranges(const RetireConfig *config, Error **errp)
-{
-    const struct {
-        const char *name;
-        uint32_t val, min, max;
-    } props[] = {
-        { "insn-clocks", config->insn_clocks, 1, RETIRE_INSN_CLOCKS_MAX },
-        { "refclk-ratio", config->refclk_ratio,
-          1, RETIRE_REFCLK_RATIO_MAX },
-        { "l2-latency", config->latency[RETIRE_SOURCE_L2],
-          1, RETIRE_LATENCY_MAX },
-        { "l3-latency", config->latency[RETIRE_SOURCE_L3],
-          1, RETIRE_LATENCY_MAX },
-        { "remote-latency", config->latency[RETIRE_SOURCE_REMOTE],
-          1, RETIRE_LATENCY_MAX },
-        { "dram-latency", config->latency[RETIRE_SOURCE_DRAM],
-          1, RETIRE_LATENCY_MAX },
-        { "other-latency", config->latency[RETIRE_SOURCE_OTHER],
-          1, RETIRE_LATENCY_MAX },
-    };
-
-    for (int i = 0; i < ARRAY_SIZE(props); i++) {
-        if (!in_range(props[i].name, "", props[i].val, props[i].min,
-                      props[i].max, errp)) {
-            return false;
-        }
-    }
-    return true;
-}
-
-static const char *const levels[RETIRE_NR_LEVELS] = { "l1d", "l2", "l3" };
-
-/* What has not been set is as in @from. */
-static void default_caches(RetireConfig *config, const RetireGeometry *from)
-{
-    for (int i = 0; i < RETIRE_NR_LEVELS; i++) {
-        RetireGeometry *g = &config->cache[i];
-
-        g->size = g->size == RETIRE_AS_CPUID ? from[i].size : g->size;
-        g->assoc = g->assoc == RETIRE_AS_CPUID ? from[i].assoc : g->assoc;
-    }
-}
-
-static bool check_caches(const RetireConfig *config, Error **errp)
-{
-    static const struct {
-        uint32_t min, max;
-    } size[RETIRE_NR_LEVELS] = {
-        [RETIRE_L1D] = { 1 * KiB, 1 * MiB },
-        [RETIRE_L2] = { 1 * KiB, 64 * MiB },
-        [RETIRE_L3] = { 0, 1 * GiB },
-    };
-
-    for (int i = 0; i < RETIRE_NR_LEVELS; i++) {
-        const RetireGeometry *g = &config->cache[i];
-
-        if (!in_range(levels[i], "-size", g->size, size[i].min, size[i].max,
-                      errp) ||
-            !in_range(levels[i], "-assoc", g->assoc, 1, RETIRE_ASSOC_MAX,
-                      errp)) {
-            return false;
-        }
-        if (!retire_geometry_valid(g)) {
-            error_setg(errp, "Properties '%s-size' and '%s-assoc': "
-                       "%" PRIu32 " bytes in %" PRIu32 " ways of 64-byte lines "
-                       "do not make a number of sets", levels[i], levels[i],
-                       g->size, g->assoc);
-            return false;
-        }
-    }
-    return true;
 }
 
 /* LWP's processors, AMD's family 15h */
@@ -159,31 +82,54 @@ static const RetireGeometry family_15h[RETIRE_NR_LEVELS] = {
     [RETIRE_L3] = { 8 * MiB, 64 },
 };
 
+/* If it has not been set, it is like that. */
+static void default_cache(RetireGeometry *g, uint32_t size, uint32_t assoc)
+{
+    g->size = g->size == RETIRE_AS_CPUID ? size : g->size;
+    g->assoc = g->assoc == RETIRE_AS_CPUID ? assoc : g->assoc;
+}
+
 void retire_cpu_family_15h(X86CPU *cpu)
 {
-    RetireGeometry *l3 = &cpu->retire_config.cache[RETIRE_L3];
-
-    if (!cpu->enable_l3_cache && l3->size == RETIRE_AS_CPUID) {
-        l3->size = 0;
+    for (int i = 0; i < RETIRE_NR_LEVELS; i++) {
+        default_cache(&cpu->retire_config.cache[i],
+                      i == RETIRE_L3 && !cpu->enable_l3_cache ? 0 :
+                      family_15h[i].size, family_15h[i].assoc);
     }
-    default_caches(&cpu->retire_config, family_15h);
 }
+
+static const char *const levels[RETIRE_NR_LEVELS] = { "l1d", "l2", "l3" };
 
 /* Whether the fields of CPUID's leaves can say that @level is like that. */
 static bool cpuid_can_show(CPUX86State *env, int level, const RetireGeometry *g)
 {
-    /* Leaf 8000_0006 has codes for these ways only. */
-    static const uint8_t ways[] = { 1, 2, 4, 8, 16, 32, 48, 64, 96, 128 };
-    uint32_t unit = level == RETIRE_L3 ? 512 * KiB : KiB;
-    uint32_t max = level == RETIRE_L1D ? 0xff : level == RETIRE_L2 ? 0xffff :
-                   0x3fff;
-    bool ok = IS_INTEL_CPU(env) || level == RETIRE_L1D;
+    static const struct {
+        uint32_t unit, max;
+    } field[RETIRE_NR_LEVELS] = {
+        { KiB, 0xff }, { KiB, 0xffff }, { 512 * KiB, 0x3fff }
+    };
+    /* Of others than Intel's, leaf 8000_0006, which has codes for few ways */
+    bool ways = IS_INTEL_CPU(env) || level == RETIRE_L1D ||
+                is_power_of_2(g->assoc) || g->assoc == 48 || g->assoc == 96;
 
-    for (int i = 0; i < ARRAY_SIZE(ways); i++) {
-        ok |= g->assoc == ways[i];
-    }
-    return ok && g->size % unit == 0 && g->size / unit <= max &&
+    return ways && g->size % field[level].unit == 0 &&
+           g->size / field[level].unit <= field[level].max &&
            g->assoc < g->size / RETIRE_LINE_SIZE / g->assoc;
+}
+
+/* Have CPUID show @g, which it can. */
+static void show_in_cpuid(CPUX86State *env, int level, const RetireGeometry *g)
+{
+    /* The same for all CPUs */
+    static CPUCacheInfo infos[RETIRE_NR_LEVELS];
+    CPUCacheInfo *info = &infos[level];
+
+    *info = *retire_get_cpuid_cache(env, level);
+    info->size = g->size;
+    info->associativity = g->assoc;
+    info->partitions = info->lines_per_tag = 1;
+    info->sets = g->size / RETIRE_LINE_SIZE / g->assoc;
+    retire_set_cpuid_cache(env, level, info);
 }
 
 /*
@@ -191,107 +137,88 @@ static bool cpuid_can_show(CPUX86State *env, int level, const RetireGeometry *g)
  * where properties say otherwise, CPUID shows what properties say, because
  * guests compare counts of misses with the sizes in CPUID.
  */
-static bool same_as_cpuid(X86CPU *cpu, Error **errp)
+static bool choose_caches(X86CPU *cpu, Error **errp)
 {
-    static CPUCacheInfo info[RETIRE_NR_LEVELS];
-    CPUX86State *env = &cpu->env;
     RetireGeometry *cache = cpu->retire_config.cache;
-    RetireGeometry from[RETIRE_NR_LEVELS] = { };
-    CPUCacheInfo *seen[RETIRE_NR_LEVELS], *shown[RETIRE_NR_LEVELS];
+    bool cpuid = cpu->retire_config.caches_of_cpuid;
+    bool no_l3 = cpuid && !cpu->enable_l3_cache;
 
-    if (cpu->cache_info_passthrough) {
+    if (cpuid && cpu->cache_info_passthrough) {
         error_setg(errp, "Property 'host-cache-info': the caches of "
                    "performance counters are not the host's");
         return false;
     }
-    retire_get_cpuid_caches(env, seen, shown);
-    for (int i = 0; i < RETIRE_NR_LEVELS; i++) {
-        if (seen[i]->line_size != RETIRE_LINE_SIZE) {
-            error_setg(errp, "This CPU model's CPUID shows lines of %d bytes in"
-                       " '%s', only 64 are supported", seen[i]->line_size,
-                       levels[i]);
-            return false;
-        }
-        from[i] = (RetireGeometry) { seen[i]->size, seen[i]->associativity };
+    if (no_l3 && cache[RETIRE_L3].size == RETIRE_AS_CPUID) {
+        cache[RETIRE_L3].size = 0;
     }
-    if (!cpu->enable_l3_cache) {
-        if (cache[RETIRE_L3].size && cache[RETIRE_L3].size != RETIRE_AS_CPUID) {
-            error_setg(errp, "Property 'l3-size' needs 'l3-cache=on'");
-            return false;
-        }
-        from[RETIRE_L3].size = 0;
-    }
-    default_caches(&cpu->retire_config, from);
-    if (!check_caches(&cpu->retire_config, errp)) {
+    if (no_l3 && cache[RETIRE_L3].size) {
+        error_setg(errp, "Property 'l3-size' needs 'l3-cache=on'");
         return false;
     }
-    cpu->enable_l3_cache = cache[RETIRE_L3].size;
     for (int i = 0; i < RETIRE_NR_LEVELS; i++) {
-        info[i] = *shown[i];
-        if (!cache[i].size) {
+        RetireGeometry *g = &cache[i];
+
+        if (cpuid) {
+            const CPUCacheInfo *info = retire_get_cpuid_cache(&cpu->env, i);
+
+            assert(info->line_size == RETIRE_LINE_SIZE);
+            default_cache(g, info->size, info->associativity);
+        }
+        default_cache(g, family_15h[i].size, family_15h[i].assoc);
+        if (!retire_geometry_valid(g)) {
+            error_setg(errp, "Properties '%s-size' and '%s-assoc': "
+                       "%" PRIu32 " bytes in %" PRIu32 " ways of 64-byte lines "
+                       "do not make a number of sets", levels[i], levels[i],
+                       g->size, g->assoc);
+            return false;
+        }
+        if (!cpuid || !g->size) {
             continue;
         }
-        if (!cpuid_can_show(env, i, &cache[i])) {
+        if (cpuid_can_show(&cpu->env, i, g)) {
+            show_in_cpuid(&cpu->env, i, g);
+        } else {
             warn_report_once("CPUID cannot show '%s-size' and '%s-assoc'",
                              levels[i], levels[i]);
-            continue;
         }
-        info[i].size = cache[i].size;
-        info[i].associativity = cache[i].assoc;
-        info[i].line_size = RETIRE_LINE_SIZE;
-        info[i].partitions = info[i].lines_per_tag = 1;
-        info[i].sets = cache[i].size / RETIRE_LINE_SIZE / cache[i].assoc;
     }
-    retire_set_cpuid_caches(env, info);
+    if (cpuid) {
+        cpu->enable_l3_cache = cache[RETIRE_L3].size;
+    }
     return true;
 }
 
 static RetireUncore *uncore;
 
-/* Whether there is, or may be at any time, another CPU. */
-static bool has_siblings(X86CPU *cpu)
-{
-#ifdef CONFIG_USER_ONLY
-    /*
-     * The only thread there is makes the CPU of the second one, so nobody uses
-     * the caches when this makes them begin to take locks.
-     */
-    return first_cpu && first_cpu != CPU(cpu);
-#else
-    return current_machine->smp.max_cpus > 1;
-#endif
-}
-
 bool retire_cpu_realize_caches(X86CPU *cpu, Error **errp)
 {
-    RetireConfig *config = &cpu->retire_config;
+    const RetireGeometry *g = cpu->retire_config.cache;
+    /*
+     * Whether there is, or may be at any time, another CPU.  In user mode, the
+     * only thread there is makes the CPU of the second one, so nobody uses the
+     * caches when this makes them begin to take locks.
+     */
+    bool shared = uncore;
 
+#ifndef CONFIG_USER_ONLY
+    shared |= current_machine->smp.max_cpus > 1;
+#endif
     retire_test_realize(cpu);
-    if (config->caches_of_cpuid) {
-        if (!same_as_cpuid(cpu, errp)) {
-            return false;
-        }
-    } else {
-        default_caches(config, family_15h);
-        if (!check_caches(config, errp)) {
-            return false;
-        }
+    if (!choose_caches(cpu, errp)) {
+        return false;
     }
-    if (!config->has_caches) {
+    if (!cpu->retire_config.has_caches) {
         return true;
     }
-    if (!uncore) {
-        uncore = retire_uncore_new(config->cache);
-    }
+    uncore = uncore ?: retire_uncore_new(g);
     if (!uncore) {
         error_setg(errp, "Not enough memory for 'l3-size'");
         return false;
     }
-    if (has_siblings(cpu)) {
+    if (shared) {
         retire_uncore_share(uncore);
     }
-    cpu->retire_cache = retire_cache_new(uncore, config->cache,
-                                         &cpu->retire_models.filter);
+    cpu->retire_cache = retire_cache_new(uncore, g, &cpu->retire_models.filter);
     if (!cpu->retire_cache) {
         error_setg(errp, "Not enough memory for 'l1d-size' and 'l2-size'");
         return false;
@@ -301,16 +228,23 @@ bool retire_cpu_realize_caches(X86CPU *cpu, Error **errp)
 
 bool retire_cpu_realize(X86CPU *cpu, Error **errp)
 {
+    /* "gshare" is what "local" was once. */
+    static const char *const predictors[] = { "local", "gshare", "off", NULL };
     RetireConfig *config = &cpu->retire_config;
 
-    if (!check_ranges(config, errp)) {
-        return false;
+    for (int i = 0; i < ARRAY_SIZE(properties); i++) {
+        const Property *prop = &properties[i].prop;
+        uint32_t min = properties[i].min, max = properties[i].max;
+        uint32_t val = *(uint32_t *)object_field_prop_ptr(OBJECT(cpu), prop);
+
+        if (val != prop->defval.u && (val < min || val > max)) {
+            error_setg(errp, "Property '%s' must be between %" PRIu32 " and %"
+                       PRIu32 ", not %" PRIu32, prop->name, min, max, val);
+            return false;
+        }
     }
-    /* "gshare" is what "local" was once. */
     if (cpu->lwp_branch_predictor &&
-        strcmp(cpu->lwp_branch_predictor, "local") &&
-        strcmp(cpu->lwp_branch_predictor, "gshare") &&
-        strcmp(cpu->lwp_branch_predictor, "off")) {
+        !g_strv_contains(predictors, cpu->lwp_branch_predictor)) {
         error_setg(errp, "Property 'branch-predictor' must be 'local' or "
                    "'off', not '%s'", cpu->lwp_branch_predictor);
         return false;
@@ -366,32 +300,25 @@ void retire_cpu_flush(X86CPU *cpu)
     retire_predictor_init(&cpu->retire_models.predictor);
 }
 
-/*
- * A number that changes whenever the TLB forgets more than a page, and is never
- * 0.  As the lines of the filter are linear, the filter is valid as long as
- * this is RetireFilter.mapping, which retire_page_flushed() makes 0.
- */
-static uint64_t retire_mapping(CPUX86State *env)
+void retire_cpu_use_caches(CPUX86State *env)
 {
-    uint64_t flushes = 1;
+    RetireFilter *filter = &retire_models(env)->filter;
+    /*
+     * A number that changes whenever the TLB forgets more than a page.  It is
+     * never 0, which retire_page_flushed() makes of RetireFilter.mapping; the
+     * filter is valid as long as both are the same, as its lines are linear.
+     */
+    uint64_t mapping = 1;
 
 #if defined(CONFIG_TCG) && !defined(CONFIG_USER_ONLY)
     const CPUTLBCommon *c = &env_cpu(env)->neg.tlb.c;
 
-    flushes += qatomic_read(&c->full_flush_count) +
+    mapping += qatomic_read(&c->full_flush_count) +
                qatomic_read(&c->part_flush_count) +
                qatomic_read(&c->elide_flush_count);
 #endif
-    return flushes;
-}
-
-void retire_cpu_use_caches(CPUX86State *env)
-{
-    RetireFilter *filter = &retire_models(env)->filter;
-    uint64_t now = retire_mapping(env);
-
-    if (filter->mapping != now) {
+    if (filter->mapping != mapping) {
         retire_filter_clear(filter);
-        filter->mapping = now;
+        filter->mapping = mapping;
     }
 }

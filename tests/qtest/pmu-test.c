@@ -220,6 +220,44 @@ static void test_properties(void)
     }
 }
 
+/* A guest can ask CPUID for caches of which it cannot show the size. */
+static void test_caches_not_shown(void)
+{
+    static const struct {
+        const char *cpu;
+        uint8_t leaf;               /* that of 8000_0000 and so many more */
+    } t[] = {
+        { "Skylake-Client,pmu=on,l1d-size=512K", 5 },
+        { "Skylake-Client,pmu=on,l2-size=64M", 6 },
+    };
+
+    for (int i = 0; i < G_N_ELEMENTS(t); i++) {
+        const uint8_t code[] = {
+            0x66, 0xb8, t[i].leaf, 0, 0, 0x80,  /* mov $leaf, %eax */
+            0x0f, 0xa2,                         /* cpuid */
+            0xb0, 2, 0xe6, 0xf4, 0xf4,          /* outb $2, $0xf4; hlt */
+        };
+        g_autofree char *bios = g_strdup_printf("%s/pmu-bios-%d.bin",
+                                                g_get_tmp_dir(), getpid());
+        const char *argv[] = {
+            getenv("QTEST_QEMU_BINARY"), "-machine", "pc", "-accel", "tcg",
+            "-display", "none", "-device", "isa-debug-exit,iobase=0xf4",
+            "-bios", bios, "-cpu", t[i].cpu, NULL
+        };
+        g_autofree char *rom = g_malloc0(0x10000);
+        g_autofree char *text = NULL;
+        int status;
+
+        memcpy(rom + 0xfff0, code, sizeof(code));
+        g_assert_true(g_file_set_contents(bios, rom, 0x10000, NULL));
+        g_assert_true(g_spawn_sync(NULL, (char **)argv, NULL, 0, NULL, NULL,
+                                   NULL, &text, &status, NULL));
+        g_test_message("%s: %s", t[i].cpu, text);
+        unlink(bios);
+        g_assert_true(WIFEXITED(status) && WEXITSTATUS(status) == (2 << 1 | 1));
+    }
+}
+
 /* --- a guest that has counters running ----------------------------------- */
 
 #define MAX_CPUS        2
@@ -1531,6 +1569,7 @@ int main(int argc, char **argv)
     }
     qtest_add_func("/pmu/properties", test_properties);
     qtest_add_func("/pmu/caches", test_caches);
+    qtest_add_func("/pmu/caches/not-shown", test_caches_not_shown);
 
     /* The guest of the others runs in 64-bit mode. */
     if (!g_str_equal(qtest_get_arch(), "x86_64")) {
