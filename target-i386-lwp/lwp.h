@@ -7,6 +7,29 @@
 #include "cpu.h"
 #include "retire/retire.h"
 
+/* In feature_word_info[]: CPUID Fn8000_001C ECX and EDX (§3.3) */
+#define LWP_FEATURES_ECX {                                            \
+    .type = CPUID_FEATURE_WORD,                                       \
+    .feat_names = {                                                   \
+        [5] = "lwp-data-address", [28] = "lwp-branch-prediction",     \
+        [29] = "lwp-ip-filtering", [30] = "lwp-cache-levels",         \
+        [31] = "lwp-cache-latency",                                   \
+    },                                                                \
+    .cpuid = { .eax = 0x8000001C, .reg = R_ECX, },                    \
+    .tcg_features = LWP_CAPS,                                         \
+}
+
+#define LWP_FEATURES_EDX {                                            \
+    .type = CPUID_FEATURE_WORD,                                       \
+    .feat_names = {                                                   \
+        [1] = "lwp-val", [2] = "lwp-ire", [3] = "lwp-bre",            \
+        [4] = "lwp-dme", [5] = "lwp-cnh", [6] = "lwp-rnh",            \
+        [31] = "lwp-int",                                             \
+    },                                                                \
+    .cpuid = { .eax = 0x8000001C, .reg = R_EDX, },                    \
+    .tcg_features = LWP_FLAG_EVENTS | LWP_FLAG_INT,                   \
+}
+
 /* When a CPU is made: properties "lwp-*" that are not those of the models. */
 void lwp_cpu_init(X86CPU *cpu);
 
