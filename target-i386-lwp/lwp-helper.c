@@ -24,7 +24,7 @@ static const RetireMem *retire_mem_of(LwpMem *mem)
 }
 
 static void __attribute__((noinline))
-trace_if_fault(const RetireMem *m, uint64_t addr, uint32_t len)
+trace_fault(const RetireMem *m, uint64_t addr, uint32_t len)
 {
     void *host;
 
@@ -33,17 +33,18 @@ trace_if_fault(const RetireMem *m, uint64_t addr, uint32_t len)
     }
 }
 
-static inline void trace_fault(const RetireMem *m, uint64_t addr, uint32_t len)
+/* See LwpMemOps.probe. */
+static inline void *probe(const RetireMem *m, uint64_t addr, uint32_t len)
 {
     if (trace_event_get_state_backends(TRACE_LWP_FAULT)) {
-        trace_if_fault(m, addr, len);
+        trace_fault(m, addr, len);
     }
+    return retire_mem_probe(m, addr, len);
 }
 
 static void guest_probe(LwpMem *mem, uint64_t addr, uint32_t len)
 {
-    trace_fault(retire_mem_of(mem), addr, len);
-    retire_mem_probe(retire_mem_of(mem), addr, len);
+    probe(retire_mem_of(mem), addr, len);
 }
 
 static bool guest_writable(LwpMem *mem, uint64_t addr, uint32_t len)
@@ -56,10 +57,8 @@ static bool guest_begin(LwpMem *mem, uint64_t cb, uint32_t size, uint64_t slot,
 {
     const RetireMem *m = retire_mem_of(mem);
 
-    trace_fault(m, cb, size);
-    trace_fault(m, slot, LWP_RECORD_SIZE);
-    host->cb = retire_mem_probe(m, cb, size);
-    host->slot = retire_mem_probe(m, slot, LWP_RECORD_SIZE);
+    host->cb = probe(m, cb, size);
+    host->slot = probe(m, slot, LWP_RECORD_SIZE);
     /* Fields have to be atomic. */
     if (!host->cb || !host->slot || ((cb | slot) & 7)) {
         return false;

@@ -208,27 +208,21 @@ static void note_sources(const Access *a, const RetireSource *source, int n)
 static bool miss_due(CPUX86State *env, const RetireMiss *miss)
 {
     uint32_t ahead = retire_ahead(&env->retire);
-    unsigned told = retire_tb_observers(env->retire_flags);
     bool due = false;
 
-    while (told) {
-        const RetireObserver *o = retire_pop_observer(env, &told);
-
-        due |= o->miss_due && o->miss_due(env, ahead, miss);
+    RETIRE_FOREACH_TOLD(env, o) {
+        due |= (*o)->miss_due && (*o)->miss_due(env, ahead, miss);
     }
     return due;
 }
 
 static void do_miss(CPUX86State *env, const RetireMiss *miss)
 {
-    unsigned told = retire_tb_observers(env->retire_flags);
     RetireDistance d;
 
-    while (told) {
-        const RetireObserver *o = retire_pop_observer(env, &told);
-
-        if (o->miss) {
-            o->miss(env, miss);
+    RETIRE_FOREACH_TOLD(env, o) {
+        if ((*o)->miss) {
+            (*o)->miss(env, miss);
         }
     }
     /* The miss has shortened the distance. */

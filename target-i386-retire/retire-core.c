@@ -4,14 +4,15 @@
 #include "qemu/osdep.h"
 #include "retire.h"
 #include "compat.h"
+#include "exec/helper-proto.h"
+#include "accel/tcg/cpu-ops.h"
+#include "tcg/tcg.h"
 
 /* Report @n; who is not told now has been told when it still was. */
 static inline void report(CPUX86State *env, const RetireTotals *n)
 {
-    unsigned told = retire_tb_observers(env->retire_flags);
-
-    while (told) {
-        retire_pop_observer(env, &told)->count(env, env->retire.row, n);
+    RETIRE_FOREACH_TOLD(env, o) {
+        (*o)->count(env, env->retire.row, n);
     }
 }
 
@@ -65,12 +66,11 @@ void retire_cpu_settle_misses(CPUX86State *env)
 
 void retire_cpu_arm(CPUX86State *env, RetireDistance *d)
 {
-    unsigned told = retire_tb_observers(env->retire_flags);
     RetireState *r = &env->retire;
 
     *d = RETIRE_DISTANCE_MAX;
-    while (told) {
-        retire_pop_observer(env, &told)->distance(env, r->row, d);
+    RETIRE_FOREACH_TOLD(env, o) {
+        (*o)->distance(env, r->row, d);
     }
     retire_arm_distance(r, &env_archcpu(env)->retire_config, d);
 #ifdef CONFIG_TCG
@@ -86,20 +86,24 @@ void retire_cpu_sync(CPUX86State *env, unsigned step)
     X86CPU *cpu = env_archcpu(env);
     RetireState *r = &env->retire;
     RetireWants wants = 0, common = RETIRE_WANT_RANGE;
+    const RetireObserver **last = retire_models(env)->told;
     uint64_t told = 0;
     RetireDistance d;
 
     retire_cpu_settle(env);
     r->row = env->hflags & HF_CPL_MASK ? RETIRE_USR : RETIRE_OS;
-    for (int i = 0; cpu->retire_observer[i]; i++) {
-        RetireWants w = cpu->retire_observer[i]->wants(env, r->row);
+    for (int i = RETIRE_MAX_OBSERVERS; i-- > 0;) {
+        const RetireObserver *o = cpu->retire_observer[i];
+        RetireWants w = o ? o->wants(env, r->row) : 0;
 
         if (w) {
+            *last++ = o;
             told |= 1u << i;
             wants |= w;
             common &= w;
         }
     }
+    *last = NULL;
     if ((wants & ~common) & RETIRE_WANT_RANGE) {
         /* Only who is told of each instruction can tell.  This is rare. */
         wants &= ~RETIRE_WANT_RANGE;
@@ -171,5 +175,83 @@ void retire_exit_requested(CPUState *cs)
     if (env->retire_flags && qemu_cpu_is_self(cs)) {
         retire_expire(&env->retire);
     }
+}
+
+void retire_cpu_begin(CPUX86State *env)
+{
+    RETIRE_FOREACH_TOLD(env, o) {
+        if ((*o)->begin) {
+            (*o)->begin(env);
+        }
+    }
+}
+
+/* Whether not all of block @tb at effective address @ip is in the range. */
+static bool is_divided(const RetireState *r, const TranslationBlock *tb,
+                       uint64_t ip)
+{
+    uint64_t offset = ip - r->ip_first;
+
+    return offset > r->ip_span || r->ip_span - offset < tb->size - 1u;
+}
+
+/* The rest of retire_tb_ask(), if nothing has been foreseen. */
+static const void * __attribute__((noinline, flatten))
+ask_observers(CPUX86State *env, const TranslationBlock *tb, int32_t charge)
+{
+    RetireState *r = &env->retire;
+    bool due = r->due;
+    uint32_t step = 1;
+    RetireDistance d;
+
+    retire_cpu_settle(env);
+    if (due) {
+        retire_cpu_begin(env);
+    }
+    if (cpu_loop_exit_requested(env_cpu(env))) {
+        return tcg_code_gen_epilogue;
+    }
+    retire_cpu_arm(env, &d);
+    if (d.now) {
+        retire_cpu_begin(env);
+        retire_cpu_arm(env, &d);
+        /* What is wanted may have become known; and the program goes on. */
+        retire_cpu_sync(env, d.now);
+        return helper_lookup_tb_ptr(env);
+    }
+    if (!retire_wants(env, RETIRE_WANT_RANGE) ||
+        !is_divided(r, tb, env->eip)) {
+        step = retire_next(r, &d, charge, env->eip,
+                           retire_ask_lengths(tb->ask_data));
+        if (!step) {
+            return tb->tc.ptr;
+        }
+    }
+    env->retire_flags |= (uint64_t)step << RETIRE_TB_STEP_SHIFT;
+    return helper_lookup_tb_ptr(env);
+}
+
+/*
+ * TCGCPUOps.tb_ask: the budget is exhausted, or the range divides @tb.  What to
+ * execute is the block itself, one that is as long as how far it is to something
+ * that has to be observed, or what leaves for QEMU's main loop.
+ */
+const void *retire_tb_ask(CPUState *cs, const TranslationBlock *tb)
+{
+    CPUX86State *env = cpu_env(cs);
+    RetireState *r = &env->retire;
+    int32_t charge = retire_ask_charge(tb->ask_data);
+
+    /* Others have only looked at the budget, see gen_retire_prologue(). */
+    if (!(tb_cflags(tb) & CF_USE_ICOUNT) &&
+        !retire_wants(env, RETIRE_WANT_RANGE)) {
+        r->budget += charge;
+    }
+    if (!cpu_loop_exit_requested(cs) &&
+        retire_next_foreseen(r, charge, env->eip,
+                             retire_ask_lengths(tb->ask_data))) {
+        return tb->tc.ptr;
+    }
+    return ask_observers(env, tb, charge);
 }
 #endif

@@ -1,115 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* What retires: TCG helpers, where blocks end and begin. */
+/* What retires: TCG helpers. */
 
 #include "qemu/osdep.h"
 #include "retire.h"
 #include "compat.h"
 #include "exec/helper-proto.h"
-#include "accel/tcg/cpu-ops.h"
-#include "tcg/tcg.h"
-
-/* Whether not all of block @tb at effective address @ip is in the range. */
-static bool is_divided(const RetireState *r, const TranslationBlock *tb,
-                       uint64_t ip)
-{
-    uint64_t offset = ip - r->ip_first;
-
-    return offset > r->ip_span || r->ip_span - offset < tb->size - 1u;
-}
-
-static void begin(CPUX86State *env)
-{
-    unsigned told = retire_tb_observers(env->retire_flags);
-
-    while (told) {
-        const RetireObserver *o = retire_pop_observer(env, &told);
-
-        if (o->begin) {
-            o->begin(env);
-        }
-    }
-}
 
 /*
  * The instruction at effective address @ip is next, in a block that cannot ask
- * helper_retire_next().  Nothing of the block has been executed if this raises
+ * retire_tb_ask().  Nothing of the block has been executed if this raises
  * an exception.
  */
 void helper_retire_begin(CPUX86State *env, target_ulong ip)
 {
     env->eip = ip;
-    begin(env);
-}
-
-/* The effective address of block @tb, which is next. */
-static uint64_t block_ip(CPUX86State *env, const TranslationBlock *tb)
-{
-    if (tb_cflags(tb) & CF_PCREL) {
-        return env->eip;
-    }
-    return tb->flags & HF_CS64_MASK ? tb->pc :
-           (uint32_t)(tb->pc - tb->cs_base);
-}
-
-/* The rest of helper_retire_next(), if nothing has been foreseen. */
-static const void * __attribute__((noinline))
-next_asked(CPUX86State *env, int32_t charge, TranslationBlock *tb,
-           uint64_t lengths)
-{
-    RetireState *r = &env->retire;
-    bool due = r->due;
-    uint32_t step = 1;
-    RetireDistance d;
-
-    retire_cpu_settle(env);
-    if (due) {
-        begin(env);
-    }
-    if (cpu_loop_exit_requested(env_cpu(env))) {
-        return tcg_code_gen_epilogue;
-    }
-    retire_cpu_arm(env, &d);
-    if (d.now) {
-        begin(env);
-        retire_cpu_arm(env, &d);
-        /* What is wanted may have become known; and the program goes on. */
-        retire_cpu_sync(env, d.now);
-        return helper_lookup_tb_ptr(env);
-    }
-    if (!retire_wants(env, RETIRE_WANT_RANGE) ||
-        !is_divided(r, tb, env->eip)) {
-        step = retire_next(r, &d, charge, env->eip, lengths);
-        if (!step) {
-            return tb->tc.ptr;
-        }
-    }
-    env->retire_flags |= (uint64_t)step << RETIRE_TB_STEP_SHIFT;
-    return helper_lookup_tb_ptr(env);
-}
-
-/*
- * Block @ptr is next, and the budget is exhausted; or the range divides it.
- * Returns what to execute: the block itself, one that is as long as how far it
- * is to something that has to be observed, or what leaves for QEMU's main loop.
- * @lengths is that of retire_tell_late(), and 0 if the block's last instruction
- * is observed.
- */
-const void *helper_retire_next(CPUX86State *env, uint32_t desc, void *ptr,
-                               uint64_t lengths)
-{
-    int32_t charge = desc & ~RETIRE_NEXT_CHARGED;
-    RetireState *r = &env->retire;
-    TranslationBlock *tb = ptr;
-
-    env->eip = block_ip(env, tb);
-    if (desc & RETIRE_NEXT_CHARGED) {
-        r->budget += charge;
-    }
-    if (!cpu_loop_exit_requested(env_cpu(env)) &&
-        retire_next_foreseen(r, charge, env->eip, lengths)) {
-        return tb->tc.ptr;
-    }
-    return next_asked(env, charge, tb, lengths);
+    retire_cpu_begin(env);
 }
 
 /*

@@ -74,23 +74,13 @@ static inline bool retire_wants(const CPUX86State *env, RetireWants wants)
     return retire_tb_wants(env->retire_flags) & wants;
 }
 
-/*
- * Take one out of @told, a set of observers that is not empty.  Who has been
- * added last is told first: who may raise an exception is to be added first.
- */
-static inline const RetireObserver *retire_pop_observer(CPUX86State *env,
-                                                        unsigned *told)
-{
-    unsigned n = 31 - clz32(*told);
-
-    *told &= ~(1u << n);
-    return env_archcpu(env)->retire_observer[n];
-}
-
 static inline RetireModels *retire_models(CPUX86State *env)
 {
     return &env_archcpu(env)->retire_models;
 }
+
+#define RETIRE_FOREACH_TOLD(env, o) \
+    for (const RetireObserver **(o) = retire_models(env)->told; *(o); (o)++)
 
 /* When a CPU is made: the properties of the models. */
 void retire_cpu_init(X86CPU *cpu);
@@ -103,7 +93,10 @@ void retire_test_init(X86CPU *cpu);     /* that of retire-test.c */
 bool retire_cpu_realize(X86CPU *cpu, Error **errp);
 void retire_cpu_unrealize(X86CPU *cpu);
 
-/* Tell @observer what retires; it has to have caches if @caches. */
+/*
+ * Tell @observer what retires; it has to have caches if @caches.  Who may raise
+ * an exception is to be added first.
+ */
 void retire_add_observer(X86CPU *cpu, const RetireObserver *observer,
                          bool caches);
 
@@ -145,6 +138,9 @@ void retire_cpu_arm(CPUX86State *env, RetireDistance *d);
  */
 void retire_cpu_sync(CPUX86State *env, unsigned step);
 
+/* The instruction at EIP is next: RetireObserver.begin. */
+void retire_cpu_begin(CPUX86State *env);
+
 /* Tell all observers in @told, a bit for each, @story. */
 void retire_cpu_observe(CPUX86State *env, const RetireStory *story,
                         unsigned told);
@@ -174,8 +170,26 @@ static inline void retire_settle(CPUX86State *env)
 #define RETIRE_DESC_OBSERVERS_SHIFT 8       /* retire_tb_observers() */
 #define RETIRE_DESC_LENGTH_SHIFT    16      /* in bytes */
 
-/* Operand descriptor of helper_retire_next(): a RETIRE_CHARGE(), and this */
-#define RETIRE_NEXT_CHARGED     2u          /* the budget has been charged */
+/*
+ * TranslationBlock.ask_data of a block that charges @charge: see
+ * retire_tell_late() for @lengths.
+ */
+static inline uint64_t retire_ask_data(int32_t charge, uint64_t lengths)
+{
+    return lengths << 8 | (charge >> 15 & 0xfe) | (charge & 1);
+}
+
+static inline int32_t retire_ask_charge(uint64_t data)
+{
+    return RETIRE_CHARGE(data >> 1 & 0x7f, data & 1);
+}
+
+static inline uint64_t retire_ask_lengths(uint64_t data)
+{
+    return data >> 8;
+}
+
+const void *retire_tb_ask(CPUState *cs, const TranslationBlock *tb);
 
 /*
  * Descriptor of an access: TCG_MEM_FILTER_LIMIT has RETIRE_LINE_SIZE less its

@@ -15,7 +15,7 @@ typedef struct RetireDisas {
     bool accesses;          /* they are counted */
     bool story;             /* those of what is observed are told */
     bool observed;          /* the block's last instruction is, in any case, */
-    bool forced;            /* not because helper_retire_next() says so */
+    bool forced;            /* not because retire_tb_ask() says so */
     bool late;              /* the current one is, if it ends the block */
     bool entry;             /* the current instruction enters the kernel */
     bool silent;            /* somebody else tells of it: retire_one() */

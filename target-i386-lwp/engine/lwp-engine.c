@@ -359,11 +359,9 @@ static inline uint32_t distance(const LwpState *s)
 void lwp_distance(const LwpState *s, RetireDistance *d)
 {
     uint32_t insns = distance(s);
-    bool exact = !s->only || s->ip_filter != LWP_IP_ALL ||
-                 (lwp_wants_loads(s) && wants_clocks(s));
 
     d->insns = MIN(d->insns, insns);
-    d->exact = MIN(d->exact, insns + (exact ? 0 : s->slack));
+    d->exact = MIN(d->exact, insns + (s->late ? s->slack : 0));
     if (enabled(s, LWP_EVENT_BRE) && !s->one_by_one) {
         uint32_t left = (uint32_t)MAX(s->counter[LWP_EVENT_BRE - 1], 0);
 
@@ -433,6 +431,8 @@ static void select_events(LwpState *s, const LwpConfig *config)
         !enabled(s, LWP_EVENT_BRE)) {
         s->only = s->timed[0].event;
     }
+    s->late = s->only && s->ip_filter == LWP_IP_ALL &&
+              !(lwp_wants_loads(s) && wants_clocks(s));
 }
 
 bool lwp_write_cfg(LwpState *s, const LwpConfig *config, uint64_t val)
@@ -651,7 +651,8 @@ static bool init_ip_filter(LwpState *s, const LwpConfig *config)
     return false;
 }
 
-FLATTEN void lwp_count(LwpState *s, const LwpConfig *config, const RetireTotals *n)
+FLATTEN void lwp_count(LwpState *s, const LwpConfig *config,
+                       const RetireTotals *n)
 {
     uint64_t branches = n->branches_any;
 
@@ -661,7 +662,7 @@ FLATTEN void lwp_count(LwpState *s, const LwpConfig *config, const RetireTotals 
     if (n->insns | branches) {
         count(s, config, n->insns, (uint32_t)branches);
     }
-    if (n->due && s->only && s->counter[s->only - 1] < 0) {
+    if (n->due && s->late && s->counter[s->only - 1] < 0) {
         gather(s, s->only, 0, n->due_ip, 0);
     }
     /* If only somebody else wants loads, others of their misses pass, too. */
@@ -825,7 +826,7 @@ void lwp_miss(LwpState *s, const LwpConfig *config, const RetireMiss *miss)
     count_clocks(s, config, miss->clocks);
 }
 
-NOINLINE bool lwp_boundary(LwpState *s, LwpMem *mem, uint64_t ip)
+FLATTEN bool lwp_boundary(LwpState *s, LwpMem *mem, uint64_t ip)
 {
     if (!lwp_busy(s)) {
         return true;

@@ -116,6 +116,7 @@ typedef struct LwpState {
      * 1 off its counter; else 0.
      */
     uint8_t only;
+    bool late;              /* its records may be stored a block later */
     bool started;           /* by XRSTOR, which does not count itself */
     bool predicts;          /* branches are shown to the predictor */
     bool by_prediction;     /* and only that tells which of them count, */

@@ -112,8 +112,12 @@ typedef struct RetireAccesses {
     RetireAccess access[RETIRE_STORY_ACCESSES];
 } RetireAccesses;
 
+#define RETIRE_MAX_OBSERVERS    4
+
 /* What translated code looks into, of the models of one processor. */
 typedef struct RetireModels {
+    /* Who is told, and NULL; who has been added last is told first. */
+    const struct RetireObserver *told[RETIRE_MAX_OBSERVERS + 1];
     RetireFilter filter;
     RetirePredictor predictor;
     RetireLbr lbr;
@@ -125,8 +129,6 @@ typedef struct RetireModels {
 #define RETIRE_REFCLK_RATIO_MAX 10000
 #define RETIRE_LATENCY_MAX      1000000
 #define RETIRE_ASSOC_MAX        128
-
-#define RETIRE_MAX_OBSERVERS    4
 
 /*
  * What an observer wants to know of the instructions that a program runs.  All
@@ -159,7 +161,7 @@ typedef enum RetireWants {
 #define RETIRE_CHARGE(insns, branch) ((int32_t)((insns) * 65536 + (branch)))
 #define RETIRE_BUDGET_MAX   16000   /* instructions */
 #define RETIRE_BLOCK_MAX    64      /* instructions */
-#define RETIRE_NEXT_LENGTHS 16      /* of the first instructions of a block */
+#define RETIRE_NEXT_LENGTHS 14      /* of the first instructions of a block */
 
 /* All zero: nobody counts. */
 typedef struct RetireState {
@@ -577,7 +579,9 @@ static inline uint32_t retire_next(RetireState *r, const RetireDistance *d,
     /* A branch is the last one of its block: none is before it. */
     if (d->branches || !(charge & 0xffff)) {
         if (insns <= d->insns) {
-            retire_arm(r, (int32_t)(run > insns ? run : insns));
+            if (insns > run) {
+                retire_arm(r, (int32_t)insns);
+            }
             return 0;
         }
         if (insns <= d->exact &&
@@ -586,7 +590,9 @@ static inline uint32_t retire_next(RetireState *r, const RetireDistance *d,
         }
     }
     insns = insns <= d->insns ? insns : d->insns + 1;
-    retire_arm(r, (int32_t)(run >= insns ? run : insns - 1));
+    if (insns - 1 > run) {
+        retire_arm(r, (int32_t)insns - 1);
+    }
     return insns;
 }
 
