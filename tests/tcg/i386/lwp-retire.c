@@ -62,6 +62,76 @@ static void test_every_nth(void)
     }
 }
 
+/*
+ * The same instructions again and again, with blocks of which one is longer
+ * than what is known of the lengths in it, and others that end in the middle.
+ */
+static void __attribute__((noinline)) run_late(unsigned rounds)
+{
+    asm volatile("llwpcb %1\n"
+                 "lwp_late: nop\n mov $1, %%eax\n add $2, %%eax\n"
+                 "jmp 2f\n nop\n"
+                 "2: .rept 7\n"
+                 "inc %%eax\n lea 0x1234567(" R "ax), %%edx\n"
+                 "movl $5, lwp_from\n nopw 0x1234567(" R "ax, " R "ax)\n"
+                 ".endr\n"
+                 "lwp_late_val: lwpval $1, %%edx, %%edx\n"
+                 ".fill 70, 1, 0x90\n call 3f\n nop\n nop\n nop\n"
+                 "lwp_late_ins: lwpins $2, %%edx, %%edx\n"
+                 ".fill 40, 1, 0x90\n"
+                 "push " R "cx\n mov $9, %%ecx\n lea lwp_to, %%edi\n"
+                 "rep stosb\n pop " R "cx\n dec %%ecx\n jnz lwp_late\n"
+                 "jmp 4f\n"
+                 "3: .fill 20, 1, 0x90\n ret\n"
+                 "4: xor %%eax, %%eax\n llwpcb " R "ax"
+                 : "+c" (rounds) : "r" (&cb)
+                 : "eax", "edx", "edi", "memory", "cc");
+}
+
+static void test_late(void)
+{
+    static const int intervals[] = { 5, 9, 30, 63, 64, 100, 999 };
+    static uintptr_t ip[RECORDS];
+    uintptr_t val = LABEL(lwp_late_val), ins = LABEL(lwp_late_ins);
+    unsigned n = 0;
+
+    /* Each instruction of a round has a record. */
+    prepare(FLAG(IRE), 0);
+    run_late(2);
+    for (unsigned k = 0; k < records() && (!n || ring[k].ip != ip[0]); k++) {
+        if (ring[k].event == IRE) {
+            ip[n++] = ring[k].ip;
+        }
+    }
+    report(n == 176 && ip[0] == LABEL(lwp_late), "%u instructions", n);
+
+    for (int i = 0; i < (int)(sizeof(intervals) / sizeof(intervals[0])); i++) {
+        int every = intervals[i] + 1;
+        unsigned rounds = every < 20 ? 40 : 200, at = 0;
+        bool ok = true;
+
+        prepare(FLAG(IRE) | FLAG(LWP_VAL), intervals[i]);
+        cb.event[LWP_VAL - 1].interval = 1000;
+        cb.event[LWP_VAL - 1].counter = 3;
+        run_late(rounds);
+        for (unsigned k = 0; k < rounds * n; k++) {
+            uintptr_t here = ip[k % n];
+
+            if ((here == val && k / n == 3) || here == ins) {
+                ok &= ring[at].event == (here == ins ? LWP_INS : LWP_VAL) &&
+                      ring[at].ip == here;
+                at++;
+            }
+            if (k % every == every - 1u) {
+                ok &= record_is(&ring[at++], IRE, 0, 0, here, 0);
+            }
+        }
+        report(ok && at >= records() - 1 && records() < RECORDS,
+               "interval %d: the order of records is that of instructions",
+               intervals[i]);
+    }
+}
+
 static void test_loop(void)
 {
     uintptr_t loop = LABEL(lwp_loop);
@@ -359,14 +429,14 @@ static void test_random(void)
  * A missing ring page: SIGSEGV with its address, right behind the instruction;
  * nothing is lost and nothing is there twice.
  */
-static unsigned segvs, segv_ip_offset;
-static uintptr_t segv_addr;
+static unsigned segvs;
+static uintptr_t segv_addr, segv_ip;
 
 static void on_segv(int sig, siginfo_t *info, void *uc)
 {
     segvs++;
     segv_addr = (uintptr_t)info->si_addr;
-    segv_ip_offset = UC_IP((ucontext_t *)uc) - LABEL(lwp_missing);
+    segv_ip = UC_IP((ucontext_t *)uc);
     /* The handler is profiled, too, and is not in the way of itself. */
     mprotect(ring, RING_SIZE, PROT_READ | PROT_WRITE);
 }
@@ -387,7 +457,7 @@ static void test_missing_page(void)
         mprotect(ring, RING_SIZE, PROT_NONE);
         profile("lwp_missing: .fill 900, 1, 0x90\n");
         ok &= segvs == 1 && segv_addr == (uintptr_t)ring &&
-              segv_ip_offset == n + 1;
+              segv_ip == LABEL(lwp_missing) + n + 1;
         ok &= record_is(&ring[0], IRE, 0, 0, LABEL(lwp_missing) + n, 0);
         ok &= record_is(&ring[1], CNH, 0, 0, LABEL(lwp_missing) + n, 0);
         for (unsigned k = 0; k < records(); k++) {
@@ -405,6 +475,80 @@ static void test_missing_page(void)
         report(ok, "interval %d: SIGSEGV behind instruction %d, for the ring",
                n, n + 1);
     }
+}
+
+/*
+ * The same for a page that is missing behind others.  When it is next, blocks
+ * do not run whole with what is due in them.
+ */
+static void prepare_page(int interval, unsigned head, unsigned page)
+{
+    catch(SIGSEGV, on_segv);
+    prepare(FLAG(IRE), interval);
+    cb.head = head;
+    cb.tail = RING_SIZE / 2;
+    segvs = 0;
+    mprotect(ring + page * PAGE / sizeof(*ring), PAGE, PROT_NONE);
+}
+
+static void report_page(const char *what, unsigned head, uintptr_t ip)
+{
+    report(segvs == 1 && segv_ip == ip &&
+           segv_addr == (uintptr_t)ring + head &&
+           ring[head / sizeof(*ring)].event == IRE &&
+           ring[head / sizeof(*ring)].ip == ip - 1,
+           "%s: SIGSEGV right behind the instruction, not its block", what);
+}
+
+/* 90 blocks of 10 instructions, 11 bytes */
+static void __attribute__((noinline)) run_page(void)
+{
+    profile("lwp_page: .rept 90\n .fill 9, 1, 0x90\n jmp 1f\n 1:\n .endr\n");
+}
+
+static void test_missing_next_page(void)
+{
+    static const int intervals[] = { 5, 30, 98 };
+
+    for (int i = 0; i < 3; i++) {
+        unsigned due = 4 * (intervals[i] + 1);
+        uintptr_t ip = LABEL(lwp_page) + due / 10 * 11 + due % 10;
+
+        prepare_page(intervals[i], PAGE - 96, 1);
+        run_page();
+        report_page("next page", PAGE, ip);
+        prepare_page(intervals[i], RING_SIZE - 96, 0);
+        run_page();
+        report_page("first page", 0, ip);
+    }
+
+    prepare_page(69, PAGE - 96, 1);
+    profile(".fill 80, 1, 0x90\n"
+            "lwpins $1, %%edx, %%edx\n lwpins $1, %%edx, %%edx\n"
+            ".fill 50, 1, 0x90\n jmp lwp_page_ins\n"
+            "lwp_page_ins: .fill 100, 1, 0x90\n");
+    report_page("LWPINS before", PAGE, LABEL(lwp_page_ins) + 140 - 133);
+
+    prepare_page(69, PAGE, 2);
+    asm volatile("llwpcb %0\n"
+                 ".fill 80, 1, 0x90\n"
+#if LWP_64BIT
+                 "mov $10, %%eax\n syscall\n"
+#else
+                 "mov $125, %%eax\n int $0x80\n"
+#endif
+                 ".fill 50, 1, 0x90\n jmp lwp_page_call\n"
+                 "lwp_page_call: .fill 100, 1, 0x90\n"
+                 "xor %%eax, %%eax\n llwpcb " R "ax"
+#if LWP_64BIT
+                 : : "r" (&cb), "D" (ring), "S" (RING_SIZE), "d" (PROT_NONE)
+                 : "rax", "rcx", "r11", "memory", "cc");
+#else
+                 : : "D" (&cb), "b" (ring), "c" (RING_SIZE), "d" (PROT_NONE)
+                 : "eax", "memory", "cc");
+#endif
+    report_page("mprotect() before", PAGE + 32,
+                LABEL(lwp_page_call) + 140 - 132);
 }
 
 /* A system call sees all records of what has retired before. */
@@ -489,6 +633,7 @@ int main(void)
 {
     ring = map_pages(RING_SIZE / PAGE, PROT_READ | PROT_WRITE);
     test_every_nth();
+    test_late();
     test_loop();
     test_branches();
     test_counter_and_overrun();
@@ -501,6 +646,7 @@ int main(void)
     test_ip_filter();
     test_random();
     test_missing_page();
+    test_missing_next_page();
     test_system_call();
     test_alarms();
     test_faulting_block();
