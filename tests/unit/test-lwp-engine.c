@@ -2936,6 +2936,15 @@ static void test_late_overrun(void)
     g_assert_cmpuint(distance().exact, ==, 50);
 }
 
+/* A snapshot says nothing of records that were stored before it is loaded. */
+static void test_late_load(void)
+{
+    start_late(1000, 0, MIN_RING);
+    lwp.counter[LWP_EVENT_IRE - 1] = 5;
+    g_assert_true(lwp_load_state(&lwp, &config, true));
+    g_assert_cmpuint(distance().exact, ==, 5);
+}
+
 /* Nothing runs in between, even if it is charged nothing. */
 static void test_late_free(void)
 {
@@ -3197,6 +3206,7 @@ int main(int argc, char **argv)
     g_test_add_func("/lwp/retire/late-insert", test_late_insert);
     g_test_add_func("/lwp/retire/late-others", test_late_others);
     g_test_add_func("/lwp/retire/late-overrun", test_late_overrun);
+    g_test_add_func("/lwp/retire/late-load", test_late_load);
     g_test_add_func("/lwp/retire/late-free", test_late_free);
     g_test_add_func("/lwp/retire/late-left", test_late_left);
     g_test_add_func("/lwp/retire/saturation", test_saturation);

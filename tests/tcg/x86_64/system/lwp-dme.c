@@ -590,6 +590,9 @@ CODE(code_mmio,
      "mov (%rdx), %ebx\n add $64, %rdx\n dec %ecx\n jnz 1b")
 CODE(code_mmio_lwpins, "nop\n lwpins $0, (%rsi), %eax\n nop")
 CODE(code_mmio_push, "nop\n pushw (%rsi)\n nop")
+CODE(code_mmio_order,
+     ".fill 130, 1, 0x90\n jmp 1f\n"
+     "1: .fill 10, 1, 0x90\n movzbl (%rsi), %eax\n jmp 2f\n 2: nop")
 
 static void rewind_palette(void)
 {
@@ -698,6 +701,31 @@ static void test_mmio(void)
                (uint8_t)records[0].data1 == palette_byte(0),
                "LWPINS with an operand in a device");
     }
+}
+
+/*
+ * What is due in a block may be told when all of it has run.  A load of a
+ * device in its middle is executed again, alone: its record comes behind.
+ */
+static void test_mmio_order(void)
+{
+    uint64_t palette = find_palette();
+
+    if (!palette) {
+        return;
+    }
+    prepare_event(FLAG(IRE) | FLAG(DME), 0, DME, 0);
+    cb->event[IRE - 1].interval = cb->event[IRE - 1].counter = 69;
+    llwpcb(user_cb);
+    enter(code_mmio_order, 0, palette, 0);
+    report(run() == EXIT && slwpcb() && cb->head == 3 * 32 &&
+           records[0].event == IRE &&
+           records[0].ip == AT(code_mmio_order, 69) &&
+           records[1].event == IRE &&
+           records[1].ip == AT(code_mmio_order, 132 + 8) &&
+           records[2].event == DME &&
+           records[2].ip == AT(code_mmio_order, 142),
+           "MMIO: records are in the order of instructions");
 }
 
 /* Caches go by physical addresses. */
@@ -1326,6 +1354,7 @@ int main(void)
     test_random();
     test_clocks();
     test_mmio();
+    test_mmio_order();
     test_physical();
     test_kernel();
     test_crossing();
