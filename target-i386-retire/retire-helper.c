@@ -14,6 +14,8 @@
 void helper_retire_begin(CPUX86State *env, target_ulong ip)
 {
     env->eip = ip;
+    /* What was due in the block before comes first. */
+    retire_cpu_settle(env);
     retire_cpu_begin(env);
 }
 

@@ -361,7 +361,13 @@ void lwp_distance(const LwpState *s, RetireDistance *d)
     uint32_t insns = distance(s);
 
     d->insns = MIN(d->insns, insns);
-    d->exact = MIN(d->exact, insns + (s->late ? s->slack : 0));
+    if (s->late && s->ready) {
+        /* Overrun shortens the next period. */
+        int32_t slack = s->slack + MIN(s->counter[s->only - 1], 0);
+
+        insns += (uint32_t)MAX(slack, 0);
+    }
+    d->exact = MIN(d->exact, insns);
     if (enabled(s, LWP_EVENT_BRE) && !s->one_by_one) {
         uint32_t left = (uint32_t)MAX(s->counter[LWP_EVENT_BRE - 1], 0);
 
@@ -489,16 +495,13 @@ static inline uint8_t interrupt_due(const LwpState *s, const Place *p,
     return CFG_VECTOR(s->cfg);
 }
 
-/* Whether the next record can be stored; the last one could. */
-static bool next_ready(const LwpState *s, LwpMem *mem)
+/* Whether the next record is where the last one was. */
+static bool next_in_page(const LwpState *s)
 {
-    uint64_t slot = s->base + s->head;
+    uint64_t offset = (s->base + s->head) % PAGE_SIZE;
 
-    if (s->head && slot % PAGE_SIZE >= LWP_RECORD_SIZE &&
-        slot % PAGE_SIZE <= PAGE_SIZE - LWP_RECORD_SIZE) {
-        return true;
-    }
-    return mem->ops->writable(mem, slot, LWP_RECORD_SIZE);
+    return s->head && offset >= LWP_RECORD_SIZE &&
+           offset <= PAGE_SIZE - LWP_RECORD_SIZE;
 }
 
 /*
@@ -553,8 +556,11 @@ static inline bool store_at(const Place *p, LwpState *s,
     }
     if (left < 0) {
         s->counter[event - 1] = reset;
-        s->slack = next_ready(s, p->mem) ? interval & ~mask : 0;
+        if (event == s->only) {
+            s->slack = interval & (int32_t)~mask;
+        }
     }
+    s->ready &= next_in_page(s);
     if (vector || p->mem->reports) {
         p->mem->ops->report(p->mem, p->slot, record, full, vector);
     }
@@ -678,6 +684,11 @@ static bool ready(const LwpState *s, LwpMem *mem)
 {
     return mem->ops->writable(mem, s->cbaddr, cb_size(mem->config)) &&
            mem->ops->writable(mem, s->base + s->head, LWP_RECORD_SIZE);
+}
+
+void lwp_look_ready(LwpState *s, LwpMem *mem)
+{
+    s->ready = s->late && s->slack && ready(s, mem);
 }
 
 /*
@@ -1138,6 +1149,7 @@ bool lwp_load_state(LwpState *s, const LwpConfig *config, bool avail)
     if (!lwp_enabled(s)) {
         lwp_disable(s);     /* the rest must not get into what begins next */
     }
+    s->slack = 0;           /* as where it is from, see lwp_pre_save() */
     select_events(s, config);
     return true;
 }

@@ -397,6 +397,7 @@ static inline void retire_unretire(RetireState *r, uint32_t insns, bool branch,
         r->armed -= RETIRE_CHARGE(insns, branch);
     }
     r->restored = r->budget;
+    r->foreseen = false;
 }
 
 /* Shorten the budget by @charge, which nothing has retired for. */

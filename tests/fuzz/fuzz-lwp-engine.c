@@ -359,8 +359,12 @@ static void report_account(void)
 
 static RetireDistance arm_account(void)
 {
+    LwpMem mem = { .ops = &fuzz_ops, .config = &config };
     RetireDistance d = RETIRE_DISTANCE_MAX;
 
+    if (!lwp.ready) {
+        lwp_look_ready(&lwp, &mem);
+    }
     lwp_distance(&lwp, &d);
     retire_arm_distance(&account, &config.model, &d);
     return d;
@@ -370,6 +374,7 @@ static void sync_account(void)
 {
     report_account();
     wants = lwp_wants(&lwp);
+    lwp.ready = false;
     account.ip_first = wants & RETIRE_WANT_RANGE ? lwp.ip_first : 0;
     account.ip_span = wants & RETIRE_WANT_RANGE ? lwp.ip_span : UINT64_MAX;
     arm_account();
