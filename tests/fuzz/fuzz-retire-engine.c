@@ -191,19 +191,19 @@ static void list_fill(Cpu *c, uint64_t line, bool store)
  * What is done with the caches
  */
 
-/* With the short cuts of one who is alone */
+/* With the short cut of one who is alone */
 static RetireSource quick_access(Cpu *c, uint64_t line, uint64_t addr,
                                  bool store)
 {
-    if (c->filter.has_ways) {
-        RetireSource source = retire_filter_access(&c->filter, line, addr,
-                                                   retire_ways_use);
+    RetireSource source = RETIRE_SOURCE_UNKNOWN;
 
-        if (source != RETIRE_SOURCE_UNKNOWN) {
-            return source;
-        }
+#ifdef RETIRE_WAYS_AVX2
+    if (c->cache->is_plain && __builtin_cpu_supports("avx2")) {
+        source = retire_cache_try_avx2(c->cache, &c->filter, line, addr);
     }
-    return retire_cache_access(c->cache, line, addr, store);
+#endif
+    return source != RETIRE_SOURCE_UNKNOWN ? source :
+           retire_cache_try(c->cache, line, addr, store);
 }
 
 static void do_access(Cpu *c, uint64_t line, bool store)
@@ -229,7 +229,7 @@ static void do_access(Cpu *c, uint64_t line, bool store)
         if (got != RETIRE_SOURCE_UNKNOWN) {
             fail("others have not been asked");
         }
-        got = retire_cache_fill(c->cache, line, addr, store);
+        got = retire_cache_access(c->cache, line, addr, store);
         list_fill(c, line, store);
     }
     if (got != expected) {
