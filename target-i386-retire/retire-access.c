@@ -210,14 +210,13 @@ static void find_sources(CPUX86State *env, uint32_t desc, Line *lines, int n,
                     peek ? retire_cache_peek(cpu->retire_cache, l->line) :
                     retire_cache_access(cpu->retire_cache, l->line, l->addr,
                                         desc & RETIRE_ACCESS_STORE);
-        if (!(desc & RETIRE_ACCESS_LOAD) || l->source == RETIRE_SOURCE_L1) {
-            continue;
+        if ((desc & RETIRE_ACCESS_LOAD) && l->source != RETIRE_SOURCE_L1) {
+            if (!miss->clocks) {
+                miss->addr = l->addr;
+                miss->source = l->source;
+            }
+            miss->clocks += cpu->retire_config.latency[l->source];
         }
-        if (!miss->clocks) {
-            miss->addr = l->addr;
-            miss->source = l->source;
-        }
-        miss->clocks += cpu->retire_config.latency[l->source];
     }
 }
 
@@ -441,23 +440,14 @@ void retire_cpu_access(CPUX86State *env, vaddr addr, unsigned size,
     }
 }
 
-uint16_t retire_lduw_mmuidx(CPUX86State *env, vaddr addr, int mmu_idx,
-                            uintptr_t ra)
-{
-    retire_access(env, addr, 2, MMU_DATA_LOAD, ra);
-    return cpu_lduw_le_mmuidx_ra(env, addr, mmu_idx, ra);
-}
+/* An access and what it loads, see retire.h */
+#define RETIRE_POP(name, type, load)                                    \
+    type name(CPUX86State *env, vaddr addr, int mmu_idx, uintptr_t ra)  \
+    {                                                                   \
+        retire_access(env, addr, sizeof(type), MMU_DATA_LOAD, ra);      \
+        return load(env, addr, mmu_idx, ra);                            \
+    }
 
-uint32_t retire_ldl_mmuidx(CPUX86State *env, vaddr addr, int mmu_idx,
-                           uintptr_t ra)
-{
-    retire_access(env, addr, 4, MMU_DATA_LOAD, ra);
-    return cpu_ldl_le_mmuidx_ra(env, addr, mmu_idx, ra);
-}
-
-uint64_t retire_ldq_mmuidx(CPUX86State *env, vaddr addr, int mmu_idx,
-                           uintptr_t ra)
-{
-    retire_access(env, addr, 8, MMU_DATA_LOAD, ra);
-    return cpu_ldq_le_mmuidx_ra(env, addr, mmu_idx, ra);
-}
+RETIRE_POP(retire_lduw_mmuidx, uint16_t, cpu_lduw_le_mmuidx_ra)
+RETIRE_POP(retire_ldl_mmuidx, uint32_t, cpu_ldl_le_mmuidx_ra)
+RETIRE_POP(retire_ldq_mmuidx, uint64_t, cpu_ldq_le_mmuidx_ra)

@@ -153,6 +153,14 @@ void retire_cpu_observe(CPUX86State *env, const RetireStory *story,
 }
 
 #ifdef CONFIG_TCG
+void retire_exec_enter(CPUX86State *env)
+{
+    /* Meanwhile the kernel may have changed what memory is mapped. */
+    if (env->retire_flags) {
+        cpu_sync_retire(env);
+    }
+}
+
 void retire_exec_exit(CPUX86State *env)
 {
     retire_settle(env);
@@ -196,7 +204,7 @@ static bool is_divided(const RetireState *r, const TranslationBlock *tb,
 }
 
 /* The rest of retire_tb_ask(), if nothing has been foreseen. */
-static const void * __attribute__((noinline, flatten))
+static __attribute__((noinline, flatten)) const void *
 ask_observers(CPUX86State *env, const TranslationBlock *tb, int32_t charge)
 {
     RetireState *r = &env->retire;
@@ -232,8 +240,8 @@ ask_observers(CPUX86State *env, const TranslationBlock *tb, int32_t charge)
 }
 
 /*
- * TCGCPUOps.tb_ask: the budget is exhausted, or the range divides @tb.  What to
- * execute is the block itself, one that is as long as how far it is to something
+ * TCGCPUOps.tb_ask: the budget is exhausted, or the range divides @tb.  What
+ * runs is the block itself, one that is as long as how far it is to something
  * that has to be observed, or what leaves for QEMU's main loop.
  */
 const void *retire_tb_ask(CPUState *cs, const TranslationBlock *tb)

@@ -307,7 +307,8 @@ static inline void retire_one(CPUX86State *env, RetireRow row, bool is_far)
     }
 }
 
-/* TCGCPUOps.cpu_exec_exit and exit_requested (10.0: CPUClass's) */
+/* TCGCPUOps.cpu_exec_enter, cpu_exec_exit; exit_requested (10.0: CPUClass's) */
+void retire_exec_enter(CPUX86State *env);
 void retire_exec_exit(CPUX86State *env);
 void retire_exit_requested(CPUState *cs);
 #endif

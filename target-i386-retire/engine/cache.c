@@ -91,9 +91,7 @@ static uint64_t level_insert(RetireWays *l, uint64_t word)
 
 /* What becomes of a line where another processor, or nobody, wants it */
 typedef enum RetireSnoop {
-    RETIRE_KEPT,
-    RETIRE_SHARED,
-    RETIRE_TAKEN,
+    RETIRE_KEPT, RETIRE_SHARED, RETIRE_TAKEN
 } RetireSnoop;
 
 /* Returns whether the line is there, or has been. */
@@ -220,7 +218,7 @@ RetireCache *retire_cache_new(RetireUncore *uncore, const RetireGeometry *g,
     }
     c->filter = filter;
     c->uncore = uncore;
-    c->is_plain = !uncore->shared && c->l1.assoc == 4 && !c->l1.sets &&
+    c->is_plain = !uncore->shared && c->l1.assoc % 4 == 0 && !c->l1.sets &&
                   c->l1.set_mask >= RETIRE_NR_SLOTS - 1 &&
                   c->l2.assoc % 4 == 0 && !c->l2.sets;
     retire_filter_clear(filter);

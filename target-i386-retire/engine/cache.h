@@ -84,10 +84,7 @@ typedef struct RetireUncore RetireUncore;
 /* The caches of a processor */
 typedef struct RetireCache {
     RetireWays l1, l2;
-    /*
-     * It is alone, so that it owns all lines and takes no locks; and the shape
-     * of its caches is the usual one, see retire_cache_new().
-     */
+    /* It is alone, so it owns all lines; and see retire_cache_new(). */
     bool is_plain;
     bool lock;              /* because others may take lines away */
     RetireFilter *filter;
@@ -147,12 +144,11 @@ static inline uint64_t retire_own_way(uint64_t line)
 #include <immintrin.h>
 
 /*
- * What retire_cache_try() does, if RetireCache.is_plain.  Which of four ways it
- * is takes no branches, because the host could hardly predict those.
+ * If one of @assoc ways is @word, make it the @first one.  Which of four it is
+ * takes no branches, because the host could hardly predict those.
  */
-static inline __attribute__((target("avx2"))) RetireSource
-retire_cache_try_avx2(RetireCache *c, RetireFilter *f, uint64_t line,
-                      uint64_t addr)
+static inline __attribute__((always_inline, target("avx2"))) bool
+retire_ways_use_avx2(uint64_t *first, uint32_t assoc, __m256i word)
 {
     /* By the bit of the way: which halves of the ways come where */
     static const uint8_t order[][8] = {
@@ -161,32 +157,21 @@ retire_cache_try_avx2(RetireCache *c, RetireFilter *f, uint64_t line,
         [1 << 2] = { 4, 5, 0, 1, 2, 3, 6, 7 },
         [1 << 3] = { 6, 7, 0, 1, 2, 3, 4, 5 },
     };
-    uint64_t *l1 = c->l1.ways + (line & c->l1.set_mask) * 4;
-    uint64_t *first = l1, *set = l1;
-    __m256i word = _mm256_set1_epi64x(retire_own_way(line));
-    __m256i ways = _mm256_loadu_si256((__m256i *)l1), moved;
-    int bit = _mm256_movemask_pd((__m256d)_mm256_cmpeq_epi64(ways, word));
-    RetireSource source = RETIRE_SOURCE_L1;
-    RetireSlot *slot;
+    uint64_t *set = first - 4;
+    __m256i ways, from;
+    int bit;
 
+    do {
+        set += 4;
+        ways = _mm256_loadu_si256((__m256i *)set);
+        bit = _mm256_movemask_pd((__m256d)_mm256_cmpeq_epi64(ways, word));
+    } while (!bit && set != first + assoc - 4);
     if (!bit) {
-        moved = _mm256_permute4x64_epi64(ways, 0x90);
-        source = RETIRE_SOURCE_L2;
-        first = c->l2.ways + (line & c->l2.set_mask) * c->l2.assoc;
-        set = first - 4;
-        do {
-            set += 4;
-            ways = _mm256_loadu_si256((__m256i *)set);
-            bit = _mm256_movemask_pd((__m256d)_mm256_cmpeq_epi64(ways, word));
-        } while (!bit && set != first + c->l2.assoc - 4);
-        if (!bit) {
-            return RETIRE_SOURCE_UNKNOWN;
-        }
-        _mm256_storeu_si256((__m256i *)l1, _mm256_blend_epi32(moved, word, 3));
+        return false;
     }
-    moved = _mm256_cvtepu8_epi32(_mm_loadu_si64(order[bit]));
-    moved = _mm256_permutevar8x32_epi32(ways, moved);
-    _mm256_storeu_si256((__m256i *)set, moved);
+    from = _mm256_cvtepu8_epi32(_mm_loadu_si64(order[bit]));
+    ways = _mm256_permutevar8x32_epi32(ways, from);
+    _mm256_storeu_si256((__m256i *)set, ways);
     while (set != first) {
         /* The first one of its four; the four before it are behind it now. */
         set -= 4;
@@ -194,7 +179,34 @@ retire_cache_try_avx2(RetireCache *c, RetireFilter *f, uint64_t line,
         _mm256_storeu_si256((__m256i *)(set + 1), ways);
         _mm_storeu_si64(set, _mm256_castsi256_si128(word));
     }
-    slot = &f->slot[addr / RETIRE_LINE_SIZE % RETIRE_NR_SLOTS];
+    return true;
+}
+
+/* What retire_cache_try() does, if RetireCache.is_plain. */
+static inline __attribute__((target("avx2"))) RetireSource
+retire_cache_try_avx2(RetireCache *c, RetireFilter *f, uint64_t line,
+                      uint64_t addr)
+{
+    RetireSlot *slot = &f->slot[addr / RETIRE_LINE_SIZE % RETIRE_NR_SLOTS];
+    uint64_t *l1 = c->l1.ways + (line & c->l1.set_mask) * c->l1.assoc, *l2;
+    __m256i word = _mm256_set1_epi64x(retire_own_way(line)), ways;
+    RetireSource source = RETIRE_SOURCE_L1;
+
+    if (!(c->l1.assoc == 4 ? retire_ways_use_avx2(l1, 4, word) :
+          retire_ways_use_avx2(l1, c->l1.assoc, word))) {
+        l2 = c->l2.ways + (line & c->l2.set_mask) * c->l2.assoc;
+        if (!retire_ways_use_avx2(l2, c->l2.assoc, word)) {
+            return RETIRE_SOURCE_UNKNOWN;
+        }
+        source = RETIRE_SOURCE_L2;
+        for (uint64_t *set = l1 + c->l1.assoc - 4; set != l1; set -= 4) {
+            ways = _mm256_loadu_si256((__m256i *)(set - 1));
+            _mm256_storeu_si256((__m256i *)set, ways);
+        }
+        ways = _mm256_permute4x64_epi64(_mm256_loadu_si256((__m256i *)l1),
+                                        0x90);
+        _mm256_storeu_si256((__m256i *)l1, _mm256_blend_epi32(ways, word, 3));
+    }
     slot->load = slot->store = addr & -(uint64_t)RETIRE_LINE_SIZE;
     return source;
 }
