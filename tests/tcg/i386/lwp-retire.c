@@ -477,6 +477,21 @@ static void test_missing_page(void)
     }
 }
 
+/* Profile @before, mprotect() of the ring to nothing, and @behind. */
+#if LWP_64BIT
+#define PROTECT_RING(before, behind) \
+    asm volatile("llwpcb %0\n" before "mov $10, %%eax\n syscall\n" behind \
+                 "xor %%eax, %%eax\n llwpcb %%rax" \
+                 : : "r" (&cb), "D" (ring), "S" (RING_SIZE), "d" (PROT_NONE) \
+                 : "rax", "rcx", "r11", "memory", "cc")
+#else
+#define PROTECT_RING(before, behind) \
+    asm volatile("llwpcb %0\n" before "mov $125, %%eax\n int $0x80\n" behind \
+                 "xor %%eax, %%eax\n llwpcb %%eax" \
+                 : : "D" (&cb), "b" (ring), "c" (RING_SIZE), "d" (PROT_NONE) \
+                 : "eax", "memory", "cc")
+#endif
+
 /*
  * The same for a page that is missing behind others.  When it is next, blocks
  * do not run whole with what is due in them.
@@ -530,23 +545,9 @@ static void test_missing_next_page(void)
     report_page("LWPINS before", PAGE, LABEL(lwp_page_ins) + 140 - 133);
 
     prepare_page(69, PAGE, 2);
-    asm volatile("llwpcb %0\n"
-                 ".fill 80, 1, 0x90\n"
-#if LWP_64BIT
-                 "mov $10, %%eax\n syscall\n"
-#else
-                 "mov $125, %%eax\n int $0x80\n"
-#endif
+    PROTECT_RING(".fill 80, 1, 0x90\n",
                  ".fill 50, 1, 0x90\n jmp lwp_page_call\n"
-                 "lwp_page_call: .fill 100, 1, 0x90\n"
-                 "xor %%eax, %%eax\n llwpcb " R "ax"
-#if LWP_64BIT
-                 : : "r" (&cb), "D" (ring), "S" (RING_SIZE), "d" (PROT_NONE)
-                 : "rax", "rcx", "r11", "memory", "cc");
-#else
-                 : : "D" (&cb), "b" (ring), "c" (RING_SIZE), "d" (PROT_NONE)
-                 : "eax", "memory", "cc");
-#endif
+                 "lwp_page_call: .fill 100, 1, 0x90\n");
     report_page("mprotect() before", PAGE + 32,
                 LABEL(lwp_page_call) + 140 - 132);
 }
@@ -559,21 +560,7 @@ static void test_system_call(void)
     catch(SIGSEGV, on_segv);
     segvs = 0;
     prepare(FLAG(IRE), 99);
-    asm volatile("llwpcb %0\n"
-                 "lwp_before_call: .fill 250, 1, 0x90\n"
-#if LWP_64BIT
-                 "mov $10, %%eax\n syscall\n"
-#else
-                 "mov $125, %%eax\n int $0x80\n"
-#endif
-                 "xor %%eax, %%eax\n llwpcb " R "ax"
-#if LWP_64BIT
-                 : : "r" (&cb), "D" (ring), "S" (RING_SIZE), "d" (PROT_NONE)
-                 : "rax", "rcx", "r11", "memory", "cc");
-#else
-                 : : "D" (&cb), "b" (ring), "c" (RING_SIZE), "d" (PROT_NONE)
-                 : "eax", "memory", "cc");
-#endif
+    PROTECT_RING("lwp_before_call: .fill 250, 1, 0x90\n", "");
     report(segvs == 0, "mprotect() takes away a ring that is complete");
     mprotect(ring, RING_SIZE, PROT_READ | PROT_WRITE);
     report(records() == 2 && ring[0].ip == nops + 99 &&
