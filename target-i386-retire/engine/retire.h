@@ -133,7 +133,7 @@ typedef struct RetireModels {
 /*
  * What an observer wants to know of the instructions that a program runs.  All
  * observers' wants together are the flags of translation blocks, where
- * RETIRE_WANTS_SHIFT says; what is 0 there costs blocks nothing.
+ * RETIRE_TB_WANTS_SHIFT says; what is 0 there costs blocks nothing.
  */
 typedef enum RetireWants {
     RETIRE_WANT_CLASSES = 1 << 0,   /* branches by class */
