@@ -135,9 +135,7 @@ void retire_cpu_one(CPUX86State *env, RetireRow row, bool is_far)
 {
     RetireStory story = { .row = row, .is_far = is_far, .entry = true };
 
-    retire_cpu_settle(env);
     retire_cpu_observe(env, &story, UINT_MAX);
-    cpu_sync_retire(env);
 }
 
 void retire_cpu_observe(CPUX86State *env, const RetireStory *story,
@@ -145,20 +143,20 @@ void retire_cpu_observe(CPUX86State *env, const RetireStory *story,
 {
     X86CPU *cpu = env_archcpu(env);
 
+    retire_cpu_settle(env);
     for (int i = RETIRE_MAX_OBSERVERS; i-- > 0;) {
         if (cpu->retire_observer[i] && (told >> i & 1)) {
             cpu->retire_observer[i]->observe(env, story);
         }
     }
+    cpu_sync_retire(env);
 }
 
 #ifdef CONFIG_TCG
 void retire_exec_enter(CPUX86State *env)
 {
     /* Meanwhile the kernel may have changed what memory is mapped. */
-    if (env->retire_flags) {
-        cpu_sync_retire(env);
-    }
+    retire_settle(env);
 }
 
 void retire_exec_exit(CPUX86State *env)

@@ -47,9 +47,7 @@ void helper_retire_observe(CPUX86State *env, target_ulong ip, uint32_t desc)
         story.access = retire_models(env)->accesses.access;
         story.nr_accesses = retire_models(env)->accesses.nr;
     }
-    retire_cpu_settle(env);
     retire_cpu_observe(env, &story, desc >> RETIRE_DESC_OBSERVERS_SHIFT & 0xff);
-    cpu_sync_retire(env);
 }
 
 /*
@@ -66,9 +64,7 @@ void helper_retire_repeat(CPUX86State *env, uint32_t charged, target_ulong ip)
         RetireStory story = { .ip = ip, .row = r->row, .part = true };
 
         env->eip = ip;
-        retire_cpu_settle(env);
         retire_cpu_observe(env, &story, told);
-        cpu_sync_retire(env);
         return;
     }
     if (retire_eligible(r, ip)) {

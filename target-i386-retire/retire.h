@@ -141,7 +141,10 @@ void retire_cpu_sync(CPUX86State *env, unsigned step);
 /* The instruction at EIP is next: RetireObserver.begin. */
 void retire_cpu_begin(CPUX86State *env);
 
-/* Tell all observers in @told, a bit for each, @story. */
+/*
+ * Report, tell all observers in @told, a bit for each, @story, and ask who
+ * wants what from now on.
+ */
 void retire_cpu_observe(CPUX86State *env, const RetireStory *story,
                         unsigned told);
 

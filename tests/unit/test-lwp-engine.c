@@ -2806,7 +2806,7 @@ static void test_late(void)
     }
 }
 
-/* An address is known of the first 17 instructions of a block. */
+/* An address is known of the first 15 instructions of a block. */
 static void test_late_lengths(void)
 {
     start_late(100, 0, MIN_RING);
