@@ -11,53 +11,47 @@
  * is "late" comes last in its block and is counted behind its code, because its
  * helper may leave the block, or depends on what has been counted.
  */
+enum {
+    RETIRE_ROW_BRANCH = 7,          /* a RetireBranch */
+    RETIRE_ROW_STRING = 1 << 3,     /* counts with its last iteration, */
+    RETIRE_ROW_PAIR = 1 << 4,       /* which has two accesses, not one */
+    RETIRE_ROW_PROBES = 1 << 5,     /* to probe what it writes, and that */
+    RETIRE_ROW_FAR_PTR = 1 << 6,    /* an operand is that, and one access */
+    RETIRE_ROW_SEG = 1 << 7,        /* late if operand 0 is SS: CPL */
+    RETIRE_ROW_SS = 1 << 8,         /* it is */
+    RETIRE_ROW_CR = 1 << 9,         /* late if the caches are modelled */
+    RETIRE_ROW_LATE = 1 << 10,
+    RETIRE_ROW_LEAVES = 1 << 11,    /* its helper does not return */
+    RETIRE_ROW_FAR = 1 << 12,       /* a far branch */
+    RETIRE_ROW_ENTRY = 1 << 13,     /* enters the kernel: LWP counts none */
+    RETIRE_ROW_SILENT = 1 << 14,    /* its delivery counts it */
+    RETIRE_ROW_SYSTEM = 1 << 15,    /* gen_multi0F() decodes it */
+};
+
 typedef enum X86Retire {
     X86_RETIRE_None = RETIRE_BRANCH_NONE,
-
-    /* Near branches */
     X86_RETIRE_Cond = RETIRE_BRANCH_COND,
     X86_RETIRE_Jmp = RETIRE_BRANCH_JMP,
     X86_RETIRE_Call = RETIRE_BRANCH_CALL,
     X86_RETIRE_Ret = RETIRE_BRANCH_RET,
     X86_RETIRE_JmpInd = RETIRE_BRANCH_JMP_ABS,
     X86_RETIRE_CallInd = RETIRE_BRANCH_CALL_ABS,
-
-    /* If repeated, counts with its last iteration, which has one access */
-    X86_RETIRE_String = RETIRE_NR_BRANCHES,
-
-    /* The same, but two accesses; INS writes what it has just probed */
-    X86_RETIRE_String2,
-    X86_RETIRE_INS,
-
-    /* Operand 0 is from a far pointer, which is one access; LSS as Seg, too */
-    X86_RETIRE_FarPtr,
-    X86_RETIRE_LSS,
-
-    /* Writes a segment register; late if SS, which decides on CPL */
-    X86_RETIRE_Seg,
-
-    /* Writes a control register; late if the caches are modelled */
-    X86_RETIRE_CR,
-
-    /* Late */
-    X86_RETIRE_Late,
-
-    /* Late, but counted before its code, because its helper does not return */
-    X86_RETIRE_Leaves,
-
-    /* Far branch, late; operand 1 may be a far pointer in memory */
-    X86_RETIRE_Far,
-    X86_RETIRE_FarMem,
-
-    /* Far branch into the kernel, late; does not count in user mode */
-    X86_RETIRE_Syscall,
-
-    /* INT1 is Syscall and Leaves; the delivery of INT and INT3 counts them */
-    X86_RETIRE_INT1,
-    X86_RETIRE_INT,
-
-    /* One of those that gen_multi0F() decodes */
-    X86_RETIRE_System,
+    X86_RETIRE_String = RETIRE_ROW_STRING,
+    X86_RETIRE_String2 = RETIRE_ROW_STRING | RETIRE_ROW_PAIR,
+    X86_RETIRE_INS = X86_RETIRE_String2 | RETIRE_ROW_PROBES,
+    X86_RETIRE_FarPtr = RETIRE_ROW_FAR_PTR,
+    X86_RETIRE_LSS = RETIRE_ROW_FAR_PTR | RETIRE_ROW_SS,
+    X86_RETIRE_Seg = RETIRE_ROW_SEG,
+    X86_RETIRE_CR = RETIRE_ROW_CR,
+    X86_RETIRE_Late = RETIRE_ROW_LATE,
+    X86_RETIRE_Uncounted = RETIRE_ROW_LATE | RETIRE_ROW_ENTRY,
+    X86_RETIRE_Leaves = RETIRE_ROW_LATE | RETIRE_ROW_LEAVES,
+    X86_RETIRE_Far = RETIRE_ROW_LATE | RETIRE_ROW_FAR,
+    X86_RETIRE_FarMem = X86_RETIRE_Far | RETIRE_ROW_FAR_PTR,
+    X86_RETIRE_Syscall = X86_RETIRE_Far | RETIRE_ROW_ENTRY,
+    X86_RETIRE_INT1 = X86_RETIRE_Syscall | RETIRE_ROW_LEAVES,
+    X86_RETIRE_INT = RETIRE_ROW_LATE | RETIRE_ROW_ENTRY | RETIRE_ROW_SILENT,
+    X86_RETIRE_System = RETIRE_ROW_SYSTEM,
 } X86Retire;
 
 #endif

@@ -182,19 +182,6 @@ static bool miss_due(CPUX86State *env, const RetireMiss *miss)
     return due;
 }
 
-static void do_miss(CPUX86State *env, const RetireMiss *miss)
-{
-    RetireDistance d;
-
-    RETIRE_FOREACH_TOLD(env, o) {
-        if ((*o)->miss) {
-            (*o)->miss(env, miss);
-        }
-    }
-    /* The miss has shortened the distance. */
-    retire_cpu_arm(env, &d);
-}
-
 /*
  * Have the caches supply the @n lines of an access, or only @peek.  A load that
  * misses in both is one miss, at the lower address.
@@ -280,6 +267,7 @@ show_access(CPUX86State *env, uint64_t addr, uint32_t desc, uintptr_t ra,
 {
     bool caches = retire_wants(env, RETIRE_WANT_SOURCES);
     RetireMiss miss = { };
+    RetireDistance d;
     Line lines[2];
     int n = caches || story ? find_lines(env, addr, desc, lines) : 0;
 
@@ -290,7 +278,13 @@ show_access(CPUX86State *env, uint64_t addr, uint32_t desc, uintptr_t ra,
         add_to_story(env, addr, desc, lines, n, miss.clocks);
     }
     if (miss.clocks) {
-        do_miss(env, &miss);
+        RETIRE_FOREACH_TOLD(env, o) {
+            if ((*o)->miss) {
+                (*o)->miss(env, &miss);
+            }
+        }
+        /* The miss has shortened the distance. */
+        retire_cpu_arm(env, &d);
     }
 }
 

@@ -9,8 +9,7 @@
 struct DisasContext;
 
 typedef struct RetireDisas {
-    RetireWants wants;      /* of all observers, */
-    unsigned observers;     /* who these are, a bit for each */
+    RetireWants wants;      /* of all observers */
     bool sources;           /* accesses to memory go through the caches */
     bool accesses;          /* they are counted */
     bool story;             /* those of what is observed are told */
@@ -21,7 +20,6 @@ typedef struct RetireDisas {
     bool silent;            /* somebody else tells of it: retire_one() */
     bool is_far;            /* the current instruction is a far branch */
     bool repeats;           /* it is a string instruction with a REP prefix */
-    bool has_rep;           /* the block has one of these */
     bool taken;             /* the exit being emitted is the branch's target */
     bool exits;             /* the block has an exit that is not an exception */
     bool updates;           /* the next load is going to be stored to */
@@ -44,7 +42,6 @@ typedef struct RetireDisas {
 /* CLFLUSH and CLFLUSHOPT, WBINVD and INVD: the caches lose lines. */
 static void gen_CLFLUSH(struct DisasContext *s, X86DecodedInsn *decode);
 static void gen_WBINVD(struct DisasContext *s, X86DecodedInsn *decode);
-static void gen_INVD(struct DisasContext *s, X86DecodedInsn *decode);
 
 /*
  * Called where an exit of the block is emitted: in front of a jump, and, when
@@ -59,15 +56,5 @@ static void retire_gen_exit(struct DisasContext *s);
  * other within its block; 0 if none.
  */
 static target_ulong retire_rep_max(struct DisasContext *s, target_ulong max);
-
-/*
- * The current instruction comes last in its block, and is observed when it is
- * done; it does not enter the kernel if it is @counted.  Called before its code
- * is emitted.
- */
-static void retire_gen_late(struct DisasContext *s, bool counted);
-
-/* The next accesses are parts of one, which has @size bytes. */
-static void retire_gen_whole(struct DisasContext *s, unsigned size);
 
 #endif

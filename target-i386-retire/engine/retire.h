@@ -496,19 +496,6 @@ static inline void retire_miss(RetireState *r)
     .misses = INT32_MAX, \
 })
 
-/* Latencies of misses count as instructions do: they are charged. */
-static inline void retire_charge_misses(RetireState *r,
-                                        const RetireConfig *config,
-                                        RetireDistance *d)
-{
-    uint32_t clocks = config->insn_clocks;
-    uint32_t insns = (config->latency[RETIRE_SOURCE_L2] + clocks - 1) / clocks;
-
-    /* Or else no budget is enough for a miss. */
-    d->misses = insns < RETIRE_BUDGET_MAX ? d->misses : 0;
-    r->miss_charge = RETIRE_CHARGE(insns % RETIRE_BUDGET_MAX, 0);
-}
-
 /* How many instructions may retire, each of which may be a branch. */
 static inline uint32_t retire_run(const RetireDistance *d)
 {
@@ -528,7 +515,14 @@ static inline void retire_arm_distance(RetireState *r,
                   d->branches >= run + RETIRE_BLOCK_MAX && !d->now;
     r->miss_charge = 0;
     if (d->clocks) {
-        retire_charge_misses(r, config, d);
+        /* Latencies of misses count as instructions do: they are charged. */
+        uint32_t clocks = config->latency[RETIRE_SOURCE_L2];
+        uint32_t insns = (clocks + config->insn_clocks - 1) /
+                         config->insn_clocks;
+
+        /* Or else no budget is enough for a miss. */
+        d->misses = insns < RETIRE_BUDGET_MAX ? d->misses : 0;
+        r->miss_charge = RETIRE_CHARGE(insns % RETIRE_BUDGET_MAX, 0);
     }
     r->misses = r->misses_armed = (int32_t)d->misses;
 }
