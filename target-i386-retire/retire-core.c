@@ -214,10 +214,13 @@ ask_observers(CPUX86State *env, const TranslationBlock *tb, int32_t charge)
     if (due) {
         retire_cpu_begin(env);
     }
+    retire_cpu_arm(env, &d);
+    if (r->budget >= charge && !retire_wants(env, RETIRE_WANT_RANGE)) {
+        return tb->tc.ptr;
+    }
     if (cpu_loop_exit_requested(env_cpu(env))) {
         return tcg_code_gen_epilogue;
     }
-    retire_cpu_arm(env, &d);
     if (d.now) {
         retire_cpu_begin(env);
         retire_cpu_arm(env, &d);
@@ -247,9 +250,15 @@ const void *retire_tb_ask(CPUState *cs, const TranslationBlock *tb)
     CPUX86State *env = cpu_env(cs);
     RetireState *r = &env->retire;
     int32_t charge = retire_ask_charge(tb->ask_data);
+    uint32_t cflags = tb_cflags(tb);
 
+    /* See x86_cpu_synchronize_from_tb(). */
+    if (!(cflags & CF_PCREL)) {
+        env->eip = tb->flags & HF_CS64_MASK ? tb->pc :
+                   (uint32_t)(tb->pc - tb->cs_base);
+    }
     /* Others have only looked at the budget, see gen_retire_prologue(). */
-    if (!(tb_cflags(tb) & CF_USE_ICOUNT) &&
+    if (!(cflags & CF_USE_ICOUNT) &&
         !retire_wants(env, RETIRE_WANT_RANGE)) {
         r->budget += charge;
     }
