@@ -23,53 +23,20 @@ static const RetireMem *retire_mem_of(LwpMem *mem)
     return &container_of(mem, GuestMem, parent)->mem;
 }
 
-static void __attribute__((noinline))
-trace_fault(const RetireMem *m, uint64_t addr, uint32_t len)
-{
-    void *host;
-
-    if (retire_mem_flags(m, addr, len, true, &host) & TLB_INVALID_MASK) {
-        trace_lwp_fault(env_cpu(m->env)->cpu_index, addr, len);
-    }
-}
-
-/* See LwpMemOps.probe. */
-static inline void *probe(const RetireMem *m, uint64_t addr, uint32_t len)
-{
-    if (trace_event_get_state_backends(TRACE_LWP_FAULT)) {
-        trace_fault(m, addr, len);
-    }
-    return retire_mem_probe(m, addr, len);
-}
-
 static void guest_probe(LwpMem *mem, uint64_t addr, uint32_t len)
 {
-    probe(retire_mem_of(mem), addr, len);
+    const RetireMem *m = retire_mem_of(mem);
+
+    if (trace_event_get_state_backends(TRACE_LWP_FAULT) &&
+        (retire_mem_flags(m, addr, len, true) & TLB_INVALID_MASK)) {
+        trace_lwp_fault(env_cpu(m->env)->cpu_index, addr, len);
+    }
+    retire_mem_probe(m, addr, len);
 }
 
 static bool guest_writable(LwpMem *mem, uint64_t addr, uint32_t len)
 {
     return retire_mem_writable(retire_mem_of(mem), addr, len);
-}
-
-static bool guest_begin(LwpMem *mem, uint64_t cb, uint32_t size, uint64_t slot,
-                        LwpHost *host)
-{
-    const RetireMem *m = retire_mem_of(mem);
-
-    host->cb = probe(m, cb, size);
-    host->slot = probe(m, slot, LWP_RECORD_SIZE);
-    /* Fields have to be atomic. */
-    if (!host->cb || !host->slot || ((cb | slot) & 7)) {
-        return false;
-    }
-    set_helper_retaddr(m->ra);
-    return true;
-}
-
-static void guest_end(LwpMem *mem)
-{
-    clear_helper_retaddr();
 }
 
 static uint32_t guest_ld32(LwpMem *mem, uint64_t addr)
@@ -136,8 +103,6 @@ static void guest_report(LwpMem *mem, uint64_t addr, const LwpRecord *record,
 static const LwpMemOps guest_mem_ops = {
     .probe = guest_probe,
     .writable = guest_writable,
-    .begin = guest_begin,
-    .end = guest_end,
     .ld32 = guest_ld32,
     .ld64 = guest_ld64,
     .st32 = guest_st32,
@@ -152,7 +117,8 @@ static inline GuestMem guest_mem(CPUX86State *env, uintptr_t ra)
         .parent.ops = &guest_mem_ops,
         .parent.config = &env->lwp_config,
         .parent.reports = trace_event_get_state_backends(TRACE_LWP_STORE) ||
-                          trace_event_get_state_backends(TRACE_LWP_MISS),
+                          trace_event_get_state_backends(TRACE_LWP_MISS) ||
+                          trace_event_get_state_backends(TRACE_LWP_FAULT),
         /*
          * LWP keeps linear addresses, which compatibility mode does not
          * truncate, and checks them as the program could (§5.1).
@@ -160,6 +126,26 @@ static inline GuestMem guest_mem(CPUX86State *env, uintptr_t ra)
         .mem = { env, env->hflags & HF_LMA_MASK ? MMU_USER64_IDX :
                                                   MMU_USER32_IDX, ra },
     };
+}
+
+/*
+ * For a store that is the next access: let it write to the host's memory, up to
+ * clear_helper_retaddr().  A #PF that is traced is guest_probe()'s.
+ */
+static inline void guest_begin(GuestMem *mem)
+{
+    const RetireMem *m = &mem->mem;
+    const LwpState *s = &m->env->lwp;
+    uint64_t slot = s->base + s->head;
+
+    /* Fields have to be atomic. */
+    if (!((s->cbaddr | slot) & 7) && !mem->parent.reports) {
+        mem->parent.host.cb = retire_mem_host(m, s->cbaddr, LWP_CB_SIZE_MAX);
+        if (mem->parent.host.cb) {
+            mem->parent.host.slot = retire_mem_host(m, slot, LWP_RECORD_SIZE);
+        }
+        set_helper_retaddr(m->ra);
+    }
 }
 
 static LwpSegment data_segment(CPUX86State *env)
@@ -236,6 +222,7 @@ static bool insert(CPUX86State *env, unsigned event, target_ulong data2,
 {
     GuestMem mem = guest_mem(env, ra);
     uint32_t data1 = src;
+    bool full;
 
     if (desc & LWP_DESC_MEM) {
         /* The operand may be a device: read it when nothing else can fail. */
@@ -243,7 +230,10 @@ static bool insert(CPUX86State *env, unsigned event, target_ulong data2,
         retire_access(env, src, 4, MMU_DATA_LOAD, ra);
         data1 = cpu_ldl_le_data_ra(env, src, ra);
     }
-    return lwp_insert(&env->lwp, &mem.parent, event, desc, data1, ip, data2);
+    guest_begin(&mem);
+    full = lwp_insert(&env->lwp, &mem.parent, event, desc, data1, ip, data2);
+    clear_helper_retaddr();
+    return full;
 }
 
 void helper_lwpval(CPUX86State *env, target_ulong data2, target_ulong src,
@@ -317,7 +307,11 @@ static void lwp_retire_begin(CPUX86State *env)
 {
     GuestMem mem = guest_mem(env, RETIRE_BOUNDARY_RA);
 
+    if (lwp_stores_first(&env->lwp)) {
+        guest_begin(&mem);
+    }
     lwp_boundary(&env->lwp, &mem.parent, env->eip);
+    clear_helper_retaddr();
 }
 
 static void lwp_retire_observe(CPUX86State *env, const RetireStory *story)

@@ -5,29 +5,19 @@
 #include "retire-mem.h"
 
 int retire_mem_flags(const RetireMem *m, uint64_t addr, uint32_t len,
-                     bool nonfault, void **host)
+                     bool nonfault)
 {
     int flags = 0;
+    void *host;
 
     while (len) {
         uint32_t n = MIN(len, -(addr | TARGET_PAGE_MASK));
 
         /* Not probe_write(): watchpoints are for what is really written. */
         flags |= probe_access_flags(m->env, addr, n, MMU_DATA_STORE,
-                                    m->mmu_idx, nonfault, host, m->ra);
+                                    m->mmu_idx, nonfault, &host, m->ra);
         addr += n;
         len -= n;
     }
     return flags;
-}
-
-void *retire_mem_probe_tlb(const RetireMem *m, uint64_t addr, uint32_t len)
-{
-    void *host;
-
-    if (retire_mem_flags(m, addr, len, false, &host) ||
-        !retire_mem_one_page(addr, len)) {
-        return NULL;
-    }
-    return host;
 }

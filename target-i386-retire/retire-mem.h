@@ -24,45 +24,51 @@ typedef struct RetireMem {
 } RetireMem;
 
 /*
- * The TLB's flags of all pages of a range that is going to be written; *@host
- * is that of the last page.  With @nonfault, TLB_INVALID_MASK is a #PF.
+ * The TLB's flags of all pages of a range that is going to be written.  With
+ * @nonfault, TLB_INVALID_MASK is a #PF.
  */
 int retire_mem_flags(const RetireMem *m, uint64_t addr, uint32_t len,
-                     bool nonfault, void **host);
-
-void *retire_mem_probe_tlb(const RetireMem *m, uint64_t addr, uint32_t len);
-
-static inline bool retire_mem_one_page(uint64_t addr, uint32_t len)
-{
-    return !((addr ^ (addr + len - 1)) & TARGET_PAGE_MASK);
-}
+                     bool nonfault);
 
 /*
- * Raise the #PF that writing a range would, unless the first access to it will.
- * Returns where the host has it, or NULL if only retire_mem_st64() and the like
- * reach it.  The host's accesses are between set_helper_retaddr(m->ra) and
- * clear_helper_retaddr(), because they may raise that #PF.
+ * Where the host has a range that is going to be written, or NULL if only
+ * retire_mem_st64() and the like reach it now.  The host's accesses are between
+ * set_helper_retaddr(m->ra) and clear_helper_retaddr(), because the first one
+ * may raise a #PF.
  */
-static inline void *retire_mem_probe(const RetireMem *m, uint64_t addr,
-                                     uint32_t len)
+static inline void *retire_mem_host(const RetireMem *m, uint64_t addr,
+                                    uint32_t len)
 {
+    if ((addr ^ (addr + len - 1)) & TARGET_PAGE_MASK) {
+        return NULL;
+    }
 #ifdef CONFIG_USER_ONLY
     /* The host raises it, unless it is TCI's, whose code is nowhere. */
-    if (m->ra && retire_mem_one_page(addr, len) &&
-        guest_addr_valid_untagged(addr)) {
-        return g2h_untagged(addr);
+    return m->ra && guest_addr_valid_untagged(addr) ? g2h_untagged(addr) : NULL;
+#else
+#ifdef CONFIG_PLUGIN
+    if (env_cpu(m->env)->neg.plugin_mem_cbs) {
+        return NULL;    /* plugins are told of what helpers store */
     }
 #endif
-    return retire_mem_probe_tlb(m, addr, len);
+    return tlb_vaddr_to_host(m->env, addr, MMU_DATA_STORE, m->mmu_idx);
+#endif
+}
+
+/* Raise the #PF that writing a range would, unless the first access does. */
+static inline void retire_mem_probe(const RetireMem *m, uint64_t addr,
+                                    uint32_t len)
+{
+    if (!retire_mem_host(m, addr, len)) {
+        retire_mem_flags(m, addr, len, false);
+    }
 }
 
 static inline bool retire_mem_writable(const RetireMem *m, uint64_t addr,
                                        uint32_t len)
 {
-    void *host;
-
     /* A watchpoint takes the CPU elsewhere, too. */
-    return !(retire_mem_flags(m, addr, len, true, &host) &
+    return !(retire_mem_flags(m, addr, len, true) &
              (TLB_INVALID_MASK | TLB_WATCHPOINT));
 }
 

@@ -143,8 +143,7 @@ static void st32(LwpMem *mem, uint64_t addr, uint32_t val)
 typedef struct Place {
     LwpMem *mem;
     uint64_t cb, slot;
-    bool direct;            /* the host has them there: */
-    LwpHost host;
+    LwpHost host;           /* host.cb is NULL if mem->ops have to be used */
 } Place;
 
 static inline _Atomic uint32_t *cb_host32(const Place *p, uint32_t offset)
@@ -155,7 +154,7 @@ static inline _Atomic uint32_t *cb_host32(const Place *p, uint32_t offset)
 /* Fields of the LWPCB. */
 static inline uint32_t cb_ld32(const Place *p, uint32_t offset)
 {
-    if (!p->direct) {
+    if (!p->host.cb) {
         return ld32(p->mem, p->cb + offset);
     }
     return LE32(atomic_load_explicit(cb_host32(p, offset),
@@ -164,7 +163,7 @@ static inline uint32_t cb_ld32(const Place *p, uint32_t offset)
 
 static inline void cb_st32(const Place *p, uint32_t offset, uint32_t val)
 {
-    if (!p->direct) {
+    if (!p->host.cb) {
         st32(p->mem, p->cb + offset, val);
     } else {
         atomic_store_explicit(cb_host32(p, offset), LE32(val),
@@ -181,7 +180,7 @@ static NOINLINE void st32_release(LwpMem *mem, uint64_t addr, uint32_t val)
 
 static inline void cb_publish_head(const Place *p, uint32_t val)
 {
-    if (!p->direct) {
+    if (!p->host.cb) {
         st32_release(p->mem, p->cb + CB_HEAD, val);
     } else {
         atomic_store_explicit(cb_host32(p, CB_HEAD), LE32(val),
@@ -194,7 +193,7 @@ static void cb_count_missed(const Place *p)
 {
     uint64_t n;
 
-    if (!p->direct) {
+    if (!p->host.cb) {
         n = p->mem->ops->ld64(p->mem, p->cb + CB_MISSED);
         p->mem->ops->st64(p->mem, p->cb + CB_MISSED, n + 1);
     } else {
@@ -209,7 +208,7 @@ static inline void store_slot(const Place *p, const LwpRecord *record)
 {
     _Atomic uint64_t *host = (void *)p->host.slot;
 
-    if (!p->direct) {
+    if (!p->host.cb) {
         p->mem->ops->st_record(p->mem, p->slot, record);
         return;
     }
@@ -287,10 +286,6 @@ static void count_clocks(LwpState *s, const LwpConfig *config, uint64_t clocks)
 static void count(LwpState *s, const LwpConfig *config, uint32_t insns,
                   uint32_t branches)
 {
-    if (s->only) {
-        count_event(s, s->only, insns);
-        return;
-    }
     if (enabled(s, LWP_EVENT_IRE)) {
         count_event(s, LWP_EVENT_IRE, insns);
     }
@@ -345,9 +340,6 @@ static inline uint32_t distance(const LwpState *s)
 {
     uint64_t d = RETIRE_BUDGET_MAX;
 
-    if (s->only) {
-        return MIN((int32_t)d, MAX(s->counter[s->only - 1], 0));
-    }
     for (unsigned i = 0; i < s->nr_timed; i++) {
         const LwpTimed *t = &s->timed[i];
 
@@ -358,20 +350,22 @@ static inline uint32_t distance(const LwpState *s)
 
 void lwp_distance(const LwpState *s, RetireDistance *d)
 {
-    uint32_t insns = distance(s);
-
-    d->insns = MIN(d->insns, insns);
-    if (s->late && s->ready) {
+    if (s->only) {
+        int32_t left = s->counter[s->only - 1];
         /* Overrun shortens the next period. */
-        int32_t slack = s->slack + MIN(s->counter[s->only - 1], 0);
+        int32_t exact = left + (s->late && s->ready ? s->slack : 0);
 
-        insns += (uint32_t)MAX(slack, 0);
-    }
-    d->exact = MIN(d->exact, insns);
-    if (enabled(s, LWP_EVENT_BRE) && !s->one_by_one) {
-        uint32_t left = (uint32_t)MAX(s->counter[LWP_EVENT_BRE - 1], 0);
+        left = MAX(left, 0);
+        exact = MAX(exact, left);
+        d->insns = MIN(d->insns, (uint32_t)left);
+        d->exact = MIN(d->exact, (uint32_t)exact);
+    } else {
+        retire_look_behind(d, distance(s));
+        if (enabled(s, LWP_EVENT_BRE) && !s->one_by_one) {
+            uint32_t left = (uint32_t)MAX(s->counter[LWP_EVENT_BRE - 1], 0);
 
-        d->branches = MIN(d->branches, left);
+            d->branches = MIN(d->branches, left);
+        }
     }
     if (lwp_wants_loads(s)) {
         int32_t left = s->all_misses ? s->counter[LWP_EVENT_DME - 1] : 0;
@@ -495,15 +489,6 @@ static inline uint8_t interrupt_due(const LwpState *s, const Place *p,
     return CFG_VECTOR(s->cfg);
 }
 
-/* Whether the next record is where the last one was. */
-static bool next_in_page(const LwpState *s)
-{
-    uint64_t offset = (s->base + s->head) % PAGE_SIZE;
-
-    return s->head && offset >= LWP_RECORD_SIZE &&
-           offset <= PAGE_SIZE - LWP_RECORD_SIZE;
-}
-
 /*
  * Store, report and reset (§1.1 steps 3 to 5) for @record at @p.  A negative
  * @left is the counter of the record's event with this occurrence counted, to
@@ -548,9 +533,6 @@ static inline bool store_at(const Place *p, LwpState *s,
         vector = interrupt_due(s, p, next);
         s->head = next;
     }
-    if (p->direct) {
-        p->mem->ops->end(p->mem);
-    }
     if (mask) {
         s->prng = prng;
     }
@@ -560,7 +542,10 @@ static inline bool store_at(const Place *p, LwpState *s,
             s->slack = interval & (int32_t)~mask;
         }
     }
-    s->ready &= next_in_page(s);
+    /* The next record may be in another page. */
+    if (!next || (p->slot ^ (p->slot + 2 * LWP_RECORD_SIZE - 1)) >= PAGE_SIZE) {
+        s->ready = false;
+    }
     if (vector || p->mem->reports) {
         p->mem->ops->report(p->mem, p->slot, record, full, vector);
     }
@@ -571,6 +556,7 @@ static inline bool store_at(const Place *p, LwpState *s,
 static NOINLINE bool store_slowly(const Place *p, LwpState *s,
                                   const LwpRecord *record, int32_t left)
 {
+    lwp_probe_store(s, p->mem);
     return store_at(p, s, record, left);
 }
 
@@ -579,11 +565,11 @@ static FLATTEN bool store_record(LwpState *s, LwpMem *mem,
                                 const LwpRecord *record, int32_t left)
 {
     uint64_t cb = s->cbaddr, slot = s->base + s->head;
-    LwpHost host;
+    LwpHost host = mem->host;
 
-    if (mem->ops->begin(mem, cb, cb_size(mem->config), slot, &host)) {
-        return store_at(&(Place) { mem, cb, slot, true, host }, s, record,
-                        left);
+    if (host.cb && host.slot) {
+        mem->host.cb = NULL;
+        return store_at(&(Place) { mem, cb, slot, host }, s, record, left);
     }
     return store_slowly(&(Place) { .mem = mem, .cb = cb, .slot = slot }, s,
                         record, left);
@@ -657,25 +643,39 @@ static bool init_ip_filter(LwpState *s, const LwpConfig *config)
     return false;
 }
 
-FLATTEN void lwp_count(LwpState *s, const LwpConfig *config,
-                       const RetireTotals *n)
+/* The rest of lwp_count(). */
+static NOINLINE void count_others(LwpState *s, const LwpConfig *config,
+                                  const RetireTotals *n)
 {
     uint64_t branches = n->branches_any;
 
     for (int i = 0; n->branches && i < RETIRE_FAR; i++) {
         branches += s->filters & class_filter[i] ? 0 : n->branches[i];
     }
-    if (n->insns | branches) {
+    if (!s->only) {
         count(s, config, n->insns, (uint32_t)branches);
-    }
-    if (n->due && s->late && s->counter[s->only - 1] < 0) {
-        gather(s, s->only, 0, n->due_ip, 0);
     }
     /* If only somebody else wants loads, others of their misses pass, too. */
     if (n->misses && lwp_wants_loads(s)) {
         count_event(s, LWP_EVENT_DME, n->misses);
         count_clocks(s, config, (uint64_t)n->misses *
                                 config->model.latency[RETIRE_SOURCE_L2]);
+    }
+}
+
+FLATTEN void lwp_count(LwpState *s, const LwpConfig *config,
+                       const RetireTotals *n)
+{
+    unsigned event = s->only;
+
+    if (event) {
+        count_event(s, event, n->insns);
+        if (n->due && s->late && s->counter[event - 1] < 0) {
+            gather(s, event, 0, n->due_ip, 0);
+        }
+    }
+    if (!event || n->misses) {
+        count_others(s, config, n);
     }
 }
 

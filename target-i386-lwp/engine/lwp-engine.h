@@ -135,10 +135,12 @@ typedef struct LwpState {
 
 typedef struct LwpMem LwpMem;
 
-/* Where the host has an LWPCB and a slot of its ring. */
+/* Where the host has the LWPCB and the next slot of the ring, if not NULL. */
 typedef struct LwpHost {
     uint8_t *cb, *slot;
 } LwpHost;
+
+#define LWP_CB_SIZE_MAX (128 + 8 * LWP_NR_EVENTS)
 
 /*
  * Guest memory, always with user privilege (§5.1) and little-endian.  Any of
@@ -156,13 +158,6 @@ typedef struct LwpMemOps {
     void (*probe)(LwpMem *mem, uint64_t addr, uint32_t len);
     /* Whether it would not. */
     bool (*writable)(LwpMem *mem, uint64_t addr, uint32_t len);
-    /*
-     * probe() an LWPCB of @size bytes and a record.  Returns true if the host
-     * has both, and where; then there is an end() to that.
-     */
-    bool (*begin)(LwpMem *mem, uint64_t cb, uint32_t size, uint64_t slot,
-                  LwpHost *host);
-    void (*end)(LwpMem *mem);
     uint32_t (*ld32)(LwpMem *mem, uint64_t addr);
     uint64_t (*ld64)(LwpMem *mem, uint64_t addr);
     void (*st32)(LwpMem *mem, uint64_t addr, uint32_t val);
@@ -180,6 +175,7 @@ typedef struct LwpMemOps {
 struct LwpMem {
     const LwpMemOps *ops;
     const LwpConfig *config;
+    LwpHost host;           /* for one record, if that is the first access */
     bool reports;
 };
 
@@ -199,6 +195,12 @@ static inline bool lwp_enabled(const LwpState *s)
 static inline bool lwp_busy(const LwpState *s)
 {
     return s->npending || s->ip_filter == LWP_IP_UNKNOWN;
+}
+
+/* Whether storing a record is the first thing that lwp_boundary() does. */
+static inline bool lwp_stores_first(const LwpState *s)
+{
+    return s->npending && !s->deferred && s->ip_filter != LWP_IP_UNKNOWN;
 }
 
 /* Whether DCache misses count (§2.4). */

@@ -42,6 +42,7 @@ static jmp_buf fault;
 static LwpState lwp;
 static RetireState account;
 static RetireWants wants;       /* as blocks have been told */
+static const uint8_t *missed_host;      /* where MissedEvents is, or NULL */
 static uint64_t missed_before;
 static unsigned missed_counted, missed_reported;
 static bool reports;            /* of all stores, not only those that are due */
@@ -96,12 +97,6 @@ static uint8_t *touch(uint64_t addr, uint32_t len)
     return &ram[addr % (sizeof(ram) - 8)];
 }
 
-static void fuzz_probe(LwpMem *mem, uint64_t addr, uint32_t len)
-{
-    (void)mem;
-    touch(addr, len);
-}
-
 /* A look that does not fault */
 static uint32_t peek32(uint64_t addr)
 {
@@ -114,37 +109,56 @@ static uint32_t peek32(uint64_t addr)
     return val;
 }
 
-static bool fuzz_begin(LwpMem *mem, uint64_t cb, uint32_t size, uint64_t slot,
-                       LwpHost *host)
+/* A record may be stored. */
+static void look_before(void)
 {
-    uintptr_t gap;
+    uint64_t cb = lwp.cbaddr;
 
-    (void)mem;
     memcpy(counter_before, lwp.counter, sizeof(counter_before));
     random_before = peek32(cb + CB_RANDOM) >> 28;
     for (int event = 1; event <= LWP_NR_EVENTS; event++) {
         interval[event - 1] = peek32(cb + CB_INTERVAL(event));
     }
-    host->cb = touch(cb, size);
-    host->slot = touch(slot, LWP_RECORD_SIZE);
-    gap = host->slot - host->cb;
-    if (!direct || ((uintptr_t)host->cb | gap) % 8 || gap < size ||
-        -gap < LWP_RECORD_SIZE || host->cb + size > ram + sizeof(ram) ||
-        host->slot + LWP_RECORD_SIZE > ram + sizeof(ram)) {
-        return false;
-    }
-    memcpy(&missed_before, host->cb + CB_MISSED, 8);
-    fault_in = -1;
-    return true;
 }
 
-static void fuzz_end(LwpMem *mem)
+static void fuzz_probe(LwpMem *mem, uint64_t addr, uint32_t len)
 {
-    uint64_t missed;
-
     (void)mem;
-    memcpy(&missed, touch(lwp.cbaddr + CB_MISSED, 8), 8);
-    missed_counted += missed - missed_before;
+    touch(addr, len);
+    if (addr == lwp.cbaddr) {
+        look_before();
+    }
+}
+
+/* The next access stores a record. */
+static LwpMem *fuzz_host(LwpMem *mem)
+{
+    uint8_t *cb, *slot;
+    uintptr_t gap;
+
+    mem->host.cb = NULL;
+    if (!direct || (fault_in >= 0 && fault_in < 2)) {
+        return mem;
+    }
+    cb = touch(lwp.cbaddr, CB_SIZE);
+    slot = touch(lwp.base + lwp.head, LWP_RECORD_SIZE);
+    gap = slot - cb;
+    if (((uintptr_t)cb | gap) % 8 || gap < CB_SIZE || -gap < LWP_RECORD_SIZE ||
+        cb + CB_SIZE > ram + sizeof(ram) ||
+        slot + LWP_RECORD_SIZE > ram + sizeof(ram)) {
+        return mem;
+    }
+    look_before();
+    mem->host = (LwpHost) { cb, slot };
+    missed_host = cb + CB_MISSED;
+    memcpy(&missed_before, missed_host, 8);
+    fault_in = -1;
+    return mem;
+}
+
+static void boundary(LwpMem *mem, uint64_t ip)
+{
+    lwp_boundary(&lwp, lwp_stores_first(&lwp) ? fuzz_host(mem) : mem, ip);
 }
 
 /* Pages of 512 bytes, so that some of a ring is not */
@@ -242,6 +256,13 @@ static void fuzz_report(LwpMem *mem, uint64_t addr, const LwpRecord *record,
                (used < 0 ? used + lwp.size : used) >= threshold;
 
     (void)mem;
+    if (missed_host) {
+        uint64_t missed_now;
+
+        memcpy(&missed_now, missed_host, 8);
+        missed_counted += missed_now - missed_before;
+        missed_host = NULL;
+    }
     if (!reports && !vector) {
         fail("a report that nobody wants");
     }
@@ -258,8 +279,6 @@ static void fuzz_report(LwpMem *mem, uint64_t addr, const LwpRecord *record,
 
 static const LwpMemOps fuzz_ops = {
     .probe = fuzz_probe,
-    .begin = fuzz_begin,
-    .end = fuzz_end,
     .writable = fuzz_writable,
     .ld32 = fuzz_ld32,
     .ld64 = fuzz_ld64,
@@ -506,7 +525,7 @@ static void run_observed(LwpMem *mem, const RetireStory *story)
 {
     report_account();
     run_insn(story);
-    lwp_boundary(&lwp, mem, story->target);
+    boundary(mem, story->target);
     sync_account();
 }
 
@@ -522,11 +541,11 @@ static uint32_t next_block(LwpMem *mem, uint64_t ip, uint32_t n, bool branch,
 
     report_account();
     if (due) {
-        lwp_boundary(&lwp, mem, ip);
+        boundary(mem, ip);
     }
     d = arm_account();
     if (d.now) {
-        lwp_boundary(&lwp, mem, ip);
+        boundary(mem, ip);
         sync_account();
         return 1;
     }
@@ -740,7 +759,7 @@ static void run(const Op *op)
         due = lwp_val_due(&lwp, &mem, op->arg);
         if (due) {
             inserting = true;
-            lwp_insert(&lwp, &mem, LWP_EVENT_VAL, 1, 2, 3, 4);
+            lwp_insert(&lwp, fuzz_host(&mem), LWP_EVENT_VAL, 1, 2, 3, 4);
         } else if (lwp_eligible(&lwp, op->arg)) {
             model_count(LWP_EVENT_VAL, 1);
         }
@@ -750,16 +769,16 @@ static void run(const Op *op)
             if (op->how & 1) {
                 lwp_probe_store(&lwp, &mem);
             }
-            lwp_insert(&lwp, &mem, LWP_EVENT_INS, 1, 2, 3, 4);
+            lwp_insert(&lwp, fuzz_host(&mem), LWP_EVENT_INS, 1, 2, 3, 4);
         }
         break;
     case BOUNDARY:
         if (op->how == 1) {
             for (int i = 0; i < LWP_AWAY_MAX; i++) {
-                lwp_boundary(&lwp, &mem, op->arg);
+                boundary(&mem, op->arg);
             }
         }
-        lwp_boundary(&lwp, &mem, op->arg);
+        boundary(&mem, op->arg);
         break;
     case XRSTOR:
     case XRSTOR_SMALL:
@@ -848,6 +867,7 @@ static void step(const Op *op)
         op->code == LLWPCB || op->code == LLWPCB_GOOD ? CB_SIZE : 0
     };
     missed_counted = missed_reported = 0;
+    missed_host = NULL;
     inserting = false;
     if (setjmp(fault) == 0) {
         run(op);

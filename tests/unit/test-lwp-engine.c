@@ -81,16 +81,14 @@ static void test_probe(LwpMem *m, uint64_t addr, uint32_t len)
 /* Whether records go to memory directly, or through the operations. */
 static bool direct;
 
-static bool test_begin(LwpMem *m, uint64_t cb, uint32_t size, uint64_t slot,
-                       LwpHost *host)
+/* The next access stores a record. */
+static LwpMem *test_host(void)
 {
-    host->cb = touch(cb, size);
-    host->slot = touch(slot, LWP_RECORD_SIZE);
-    return direct;
-}
-
-static void test_end(LwpMem *m)
-{
+    if (direct && mem.fault_at < 0) {
+        mem.parent.host.cb = &mem.bytes[lwp.cbaddr - MEM_BASE];
+        mem.parent.host.slot = &mem.bytes[lwp.base + lwp.head - MEM_BASE];
+    }
+    return &mem.parent;
 }
 
 static bool test_writable(LwpMem *m, uint64_t addr, uint32_t len)
@@ -163,8 +161,6 @@ static void test_report(LwpMem *m, uint64_t addr, const LwpRecord *record,
 static const LwpMemOps test_ops = {
     .probe = test_probe,
     .writable = test_writable,
-    .begin = test_begin,
-    .end = test_end,
     .ld32 = test_ld32,
     .ld64 = test_ld64,
     .st32 = test_st32,
@@ -335,7 +331,8 @@ static void sync_account(int insns)
 
 static bool boundary(uint64_t ip)
 {
-    return lwp_boundary(&lwp, &mem.parent, ip);
+    return lwp_boundary(&lwp, lwp_stores_first(&lwp) ? test_host() :
+                              &mem.parent, ip);
 }
 
 /* In front of the instruction at @ip, with what may happen there */
@@ -448,7 +445,7 @@ static uint64_t slwpcb(void)
 
 static bool ins(uint32_t data1)
 {
-    return lwp_insert(&lwp, &mem.parent, LWP_EVENT_INS, 0x4321, data1,
+    return lwp_insert(&lwp, test_host(), LWP_EVENT_INS, 0x4321, data1,
                       0x401000, 0xdeadbeefcafef00d);
 }
 
@@ -458,7 +455,7 @@ static bool val(uint32_t data1)
     if (!lwp_val_due(&lwp, &mem.parent, 0x402000)) {
         return false;
     }
-    lwp_insert(&lwp, &mem.parent, LWP_EVENT_VAL, 7, data1, 0x402000, data1);
+    lwp_insert(&lwp, test_host(), LWP_EVENT_VAL, 7, data1, 0x402000, data1);
     return true;
 }
 
