@@ -10,10 +10,11 @@
 #include "tcg/helper-tcg.h"
 #include "trace.h"
 
-/* The two have the same order. */
+/* A RetireRow is a PmuRow, and a RetireClass a PmuQuantity. */
 QEMU_BUILD_BUG_ON(PMU_OS != (int)RETIRE_OS || PMU_USR != (int)RETIRE_USR);
-QEMU_BUILD_BUG_ON(PMU_FAR - PMU_COND_TAKEN != (int)RETIRE_FAR);
-QEMU_BUILD_BUG_ON(PMU_MISP_RET - PMU_COND_TAKEN != (int)RETIRE_MISP_RET);
+QEMU_BUILD_BUG_ON(PMU_COND_TAKEN != (int)RETIRE_COND_TAKEN ||
+                  PMU_FAR != (int)RETIRE_FAR ||
+                  PMU_INTERRUPTS != (int)RETIRE_NR_CLASSES);
 
 /* What translated code tells apart, where PMU_LOADS are one (RETIRE_LOADS). */
 static const PmuQuantity memory_quantities[] = {
@@ -30,8 +31,6 @@ static const PmuQuantity memory_quantities[] = {
     [RETIRE_FILL_L2] = PMU_FILL_L2,
     [RETIRE_FILL_FAR] = PMU_FILL_FAR,
 };
-
-#define PMU_BRANCHES    (PMU_BIT(PMU_MISP_RET + 1) - PMU_BIT(PMU_COND_TAKEN))
 
 static RetireWants pmu_retire_wants(CPUX86State *env, RetireRow row)
 {
@@ -101,8 +100,8 @@ static void pmu_retire_count(CPUX86State *env, RetireRow row,
     count_quantity(env, row, PMU_INSNS, n->insns);
     /* Where nobody tells classes apart, one is as good as another. */
     count_quantity(env, row, PMU_JMP, n->branches_any);
-    for (int i = 0; n->branches && i < RETIRE_NR_CLASSES; i++) {
-        count_quantity(env, row, PMU_COND_TAKEN + i, n->branches[i]);
+    for (int i = PMU_COND_TAKEN; n->branches && i < PMU_INTERRUPTS; i++) {
+        count_quantity(env, row, i, n->branches[i]);
     }
     if (n->memory) {
         count_memory(&env->pmu, (PmuRow)row, n->memory);
@@ -151,12 +150,12 @@ static void pmu_retire_observe(CPUX86State *env, const RetireStory *story)
     if (!story->part) {
         count_quantity(env, story->row, PMU_INSNS, 1);
     }
-    if (class != RETIRE_NR_CLASSES) {
-        count_quantity(env, story->row, PMU_COND_TAKEN + class, 1);
-        class = retire_mispredicted(class);
-        if (story->mispredicted && class != RETIRE_NR_CLASSES) {
-            count_quantity(env, story->row, PMU_COND_TAKEN + class, 1);
-        }
+    if (class != RETIRE_NO_BRANCH) {
+        count_quantity(env, story->row, (PmuQuantity)class, 1);
+    }
+    if (story->mispredicted) {
+        count_quantity(env, story->row,
+                       (PmuQuantity)retire_mispredicted(class), 1);
     }
     pmu_retire_sync(env);
 }

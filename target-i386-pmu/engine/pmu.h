@@ -37,18 +37,18 @@ typedef enum PmuRow {
 typedef enum PmuQuantity {
     PMU_INSNS,              /* instructions retired */
     PMU_COND_TAKEN,         /* Jcc, J(E/R)CXZ, LOOPcc */
-    PMU_COND_NOT_TAKEN,
     PMU_JMP,                /* near, relative */
-    PMU_JMP_IND,            /* near, through register or memory */
     PMU_CALL,
-    PMU_CALL_IND,
     PMU_RET,                /* near */
+    PMU_JMP_IND,            /* near, through register or memory */
+    PMU_CALL_IND,
+    PMU_COND_NOT_TAKEN,
     PMU_FAR,                /* far JMP, CALL, RET; IRET, INT, SYSCALL, ... */
     PMU_MISP_COND_TAKEN,    /* mispredicted, by what the branch really did */
-    PMU_MISP_COND_NOT_TAKEN,
+    PMU_MISP_RET,
     PMU_MISP_JMP_IND,
     PMU_MISP_CALL_IND,
-    PMU_MISP_RET,
+    PMU_MISP_COND_NOT_TAKEN,
     PMU_INTERRUPTS,         /* hardware interrupts taken */
     PMU_LOAD_L1,            /* loads, by the place where they find the line */
     PMU_LOAD_L2,
@@ -72,11 +72,8 @@ typedef enum PmuQuantity {
 #define PMU_BIT(quantity)   (1u << (quantity))
 
 /* Quantities that somebody has to predict branches for. */
-#define PMU_MISPREDICTED    (PMU_BIT(PMU_MISP_COND_TAKEN) | \
-                             PMU_BIT(PMU_MISP_COND_NOT_TAKEN) | \
-                             PMU_BIT(PMU_MISP_JMP_IND) | \
-                             PMU_BIT(PMU_MISP_CALL_IND) | \
-                             PMU_BIT(PMU_MISP_RET))
+#define PMU_MISPREDICTED    (PMU_BIT(PMU_INTERRUPTS) - \
+                             PMU_BIT(PMU_MISP_COND_TAKEN))
 
 /* Loads of any kind, and all quantities of memory accesses. */
 #define PMU_LOADS           (PMU_BIT(PMU_STORES) - PMU_BIT(PMU_LOAD_L1))
@@ -301,7 +298,7 @@ static inline uint32_t pmu_wanted(const PmuState *s, PmuRow row)
 
 /*
  * Whether it matters in @row of which quantity a near branch is.  If not, each
- * may be counted as any of those from PMU_COND_TAKEN to PMU_RET.
+ * may be counted as any of those from PMU_COND_TAKEN to PMU_COND_NOT_TAKEN.
  */
 static inline bool pmu_wants_classes(const PmuState *s, PmuRow row)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * What retires: the account that translated code keeps of it for observers.
- * Nothing here knows who they are, nor QEMU.
+ * What retires: the account that translated code keeps of it.  Nothing here
+ * knows QEMU, nor who observes.
  */
 #ifndef RETIRE_H
 #define RETIRE_H
@@ -19,29 +19,29 @@ typedef enum RetireRow {
     RETIRE_NR_ROWS
 } RetireRow;
 
-/* Branches, by what they do; each is in one of the classes up to RETIRE_FAR. */
+/* What branches did; each is in one of the classes up to RETIRE_FAR. */
 typedef enum RetireClass {
-    RETIRE_COND_TAKEN,      /* Jcc, JCXZ, LOOPcc */
+    RETIRE_NO_BRANCH = RETIRE_BRANCH_NONE,
+    RETIRE_COND_TAKEN = RETIRE_BRANCH_COND,
+    RETIRE_JMP = RETIRE_BRANCH_JMP,
+    RETIRE_CALL = RETIRE_BRANCH_CALL,
+    RETIRE_RET = RETIRE_BRANCH_RET,
+    RETIRE_JMP_IND = RETIRE_BRANCH_JMP_ABS,
+    RETIRE_CALL_IND = RETIRE_BRANCH_CALL_ABS,
     RETIRE_COND_NOT_TAKEN,
-    RETIRE_JMP,             /* near, direct */
-    RETIRE_JMP_IND,         /* near, through a register or memory */
-    RETIRE_CALL,
-    RETIRE_CALL_IND,
-    RETIRE_RET,             /* near */
-    RETIRE_FAR,             /* all others, kernel entries included */
+    RETIRE_FAR,             /* all that are not near, kernel entries included */
     /* Those of the above that were predicted wrongly */
     RETIRE_MISP_COND_TAKEN,
-    RETIRE_MISP_COND_NOT_TAKEN,
+    RETIRE_MISP_RET,
     RETIRE_MISP_JMP_IND,
     RETIRE_MISP_CALL_IND,
-    RETIRE_MISP_RET,
+    RETIRE_MISP_COND_NOT_TAKEN,
     RETIRE_NR_CLASSES
 } RetireClass;
 
 /*
- * What becomes of memory accesses.  A read-modify-write is a load and a store,
- * and each iteration of a REP counts; a load that misses more than one line
- * counts where the first of them was.
+ * Memory accesses.  A read-modify-write is a load and a store; a load that
+ * misses more than one line counts where the first of them was.
  */
 typedef enum RetireMemory {
     RETIRE_LOADS,
@@ -54,16 +54,14 @@ typedef enum RetireMemory {
     RETIRE_LOAD_REMOTE,
     RETIRE_LOAD_DRAM,
     RETIRE_LOAD_OTHER,
-    RETIRE_FILL_L2,         /* lines that L1D gets for loads and stores */
-    RETIRE_FILL_FAR,        /* the same from behind L2 */
+    RETIRE_FILL_L2,         /* lines that L1D gets, from L2 */
+    RETIRE_FILL_FAR,        /* and from behind it */
     RETIRE_NR_MEMORY
 } RetireMemory;
 
 /*
- * The first three are in one word, RetireState.memory.  A block adds all that
- * its instructions do when it starts, and whoever leaves it early gives back
- * what has not retired.  No budget lasts for more than 16000 instructions of up
- * to 128 accesses each (ENTER has the most).
+ * The first three in one word, RetireState.memory, which does not overflow: no
+ * budget lasts for more than 16000 instructions, of up to 128 accesses (ENTER).
  */
 #define RETIRE_MEMORY_LOAD      1ull
 #define RETIRE_MEMORY_STORE     (1ull << 24)
@@ -81,7 +79,8 @@ typedef struct RetireConfig {
     uint32_t latency_worst; /* of a load in two lines */
     RetireGeometry cache[RETIRE_NR_LEVELS];
     bool has_caches;        /* somebody may want them, */
-    bool caches_of_cpuid;   /* and they are those that CPUID shows */
+    bool caches_of_cpuid;   /* and they are those that CPUID shows, */
+    bool family_15h;        /* but for those, of which it shows nothing */
 } RetireConfig;
 
 /* The last near branches that were taken, in a ring; effective addresses. */
@@ -92,10 +91,10 @@ typedef struct RetireLbr {
     uint64_t from[RETIRE_NR_LBR], to[RETIRE_NR_LBR];
 } RetireLbr;
 
-/* An access to memory of an instruction that is observed. */
+/* An access of an instruction that is observed */
 typedef struct RetireAccess {
     uint64_t addr;          /* linear */
-    uint64_t physical;      /* the same as @addr in user mode emulation */
+    uint64_t physical;
     RetireSource source;    /* of the first line that L1D has not */
     uint32_t clocks;        /* a load's latency, if L1D has not all of it */
     uint8_t size;
@@ -106,7 +105,7 @@ typedef struct RetireAccess {
 
 #define RETIRE_STORY_ACCESSES   4
 
-/* Those of the instruction that is being executed, and how many it makes. */
+/* The first ones of the current instruction, and how many it makes */
 typedef struct RetireAccesses {
     uint32_t nr;
     RetireAccess access[RETIRE_STORY_ACCESSES];
@@ -114,7 +113,7 @@ typedef struct RetireAccesses {
 
 #define RETIRE_MAX_OBSERVERS    4
 
-/* What translated code looks into, of the models of one processor. */
+/* What translated code looks into */
 typedef struct RetireModels {
     /* Who is told, and NULL; who has been added last is told first. */
     const struct RetireObserver *told[RETIRE_MAX_OBSERVERS + 1];
@@ -131,9 +130,8 @@ typedef struct RetireModels {
 #define RETIRE_ASSOC_MAX        128
 
 /*
- * What an observer wants to know of the instructions that a program runs.  All
- * observers' wants together are the flags of translation blocks, where
- * RETIRE_TB_WANTS_SHIFT says; what is 0 there costs blocks nothing.
+ * What an observer wants.  All observers' wants together are flags of
+ * translation blocks: RETIRE_TB_WANTS_SHIFT.
  */
 typedef enum RetireWants {
     RETIRE_WANT_CLASSES = 1 << 0,   /* branches by class */
@@ -143,12 +141,7 @@ typedef enum RetireWants {
     RETIRE_WANT_SOURCES = 1 << 4,   /* they go through the caches */
     RETIRE_WANT_RANGE = 1 << 5,     /* only what ip_first, ip_span hold */
     RETIRE_WANT_COUNT = 1 << 6,     /* instructions, which all others imply */
-    /*
-     * RetireModels.lbr has the last branches.  Far branches, interrupts and
-     * exceptions are not in it, because nobody who would show them to a guest
-     * is there yet who could say which of them it has.
-     */
-    RETIRE_WANT_LBR = 1 << 7,
+    RETIRE_WANT_LBR = 1 << 7,       /* near ones that are taken, in a ring */
     RETIRE_WANT_STORY = 1 << 8,     /* of what is observed, its accesses */
 } RetireWants;
 
@@ -236,7 +229,7 @@ typedef struct RetireTotals {
     const uint64_t *memory;     /* by RetireMemory, or NULL */
 } RetireTotals;
 
-/* An instruction that has just retired, with effective addresses. */
+/* An instruction that has just retired; addresses are effective. */
 typedef struct RetireStory {
     uint64_t ip;
     uint64_t next;          /* what follows it in memory */
@@ -248,13 +241,9 @@ typedef struct RetireStory {
     bool entry;             /* it enters the kernel */
     bool part;              /* only an iteration of a REP, not the last one */
     bool trap;              /* a debug trap is going to be raised behind it */
-    /* If branches are predicted: whether there was anything to go by, */
-    bool predicted;
-    bool mispredicted;      /* or it went elsewhere */
-    /*
-     * If that is wanted: the first accesses, of @nr_accesses, and of a REP only
-     * those of its last iteration.  Sources are known if somebody wants them.
-     */
+    bool predicted;         /* there was anything to go by, */
+    bool mispredicted;      /* but it went elsewhere */
+    /* The first RETIRE_STORY_ACCESSES; of a REP, of its last iteration. */
     const RetireAccess *access;
     uint32_t nr_accesses;
 } RetireStory;
@@ -273,50 +262,23 @@ static inline bool retire_eligible(const RetireState *r, uint64_t ip)
     return ip - r->ip_first <= r->ip_span;
 }
 
-/* How many instructions have been charged, but not been reported. */
+/* How many instructions have been charged and not reported. */
 static inline uint32_t retire_ahead(const RetireState *r)
 {
     return (uint32_t)(r->armed - r->budget) >> 16;
 }
 
-/* The class that a near branch is in, or RETIRE_NR_CLASSES. */
 static inline RetireClass retire_class(RetireBranch branch, bool taken)
 {
-    switch (branch) {
-    case RETIRE_BRANCH_COND:
-        return taken ? RETIRE_COND_TAKEN : RETIRE_COND_NOT_TAKEN;
-    case RETIRE_BRANCH_JMP:
-        return RETIRE_JMP;
-    case RETIRE_BRANCH_CALL:
-        return RETIRE_CALL;
-    case RETIRE_BRANCH_RET:
-        return RETIRE_RET;
-    case RETIRE_BRANCH_JMP_ABS:
-        return RETIRE_JMP_IND;
-    case RETIRE_BRANCH_CALL_ABS:
-        return RETIRE_CALL_IND;
-    default:
-        return RETIRE_NR_CLASSES;
-    }
+    return branch == RETIRE_BRANCH_COND && !taken ? RETIRE_COND_NOT_TAKEN :
+           (RetireClass)branch;
 }
 
-/* The class of those in @class that were predicted wrongly, if there is one. */
+/* The class of those in @class, which are predicted, that were so wrongly. */
 static inline RetireClass retire_mispredicted(RetireClass class)
 {
-    switch (class) {
-    case RETIRE_COND_TAKEN:
-        return RETIRE_MISP_COND_TAKEN;
-    case RETIRE_COND_NOT_TAKEN:
-        return RETIRE_MISP_COND_NOT_TAKEN;
-    case RETIRE_JMP_IND:
-        return RETIRE_MISP_JMP_IND;
-    case RETIRE_CALL_IND:
-        return RETIRE_MISP_CALL_IND;
-    case RETIRE_RET:
-        return RETIRE_MISP_RET;
-    default:
-        return RETIRE_NR_CLASSES;
-    }
+    return class == RETIRE_COND_TAKEN ? RETIRE_MISP_COND_TAKEN :
+           RETIRE_MISP_RET + (class - RETIRE_RET);
 }
 
 #define RETIRE_NEVER    INT32_MAX       /* no budget is that much */
@@ -340,25 +302,17 @@ static inline RetireTotals retire_take(RetireState *r)
     return n;
 }
 
-/*
- * The same of branches by class.  Returns false, with @branches as it was, if
- * there are none.
- */
+/* The same of branches by class; whether there are any. */
 static inline bool retire_take_branches(RetireState *r,
                                         uint64_t branches[RETIRE_NR_CLASSES])
 {
-    bool any = false;
+    uint64_t any = 0;
 
-    for (int i = 0; i < RETIRE_FAR; i++) {
+    memset(branches, 0, RETIRE_NR_CLASSES * sizeof(*branches));
+    for (int i = RETIRE_COND_TAKEN; i < RETIRE_FAR; i++) {
         uint64_t n = r->branches[i];
 
-        if (!n) {
-            continue;
-        }
-        if (!any) {
-            memset(branches, 0, RETIRE_NR_CLASSES * sizeof(*branches));
-            any = true;
-        }
+        any |= n;
         r->branches[i] = 0;
         branches[i] = n / RETIRE_BRANCH_ONE;
         if (n % RETIRE_BRANCH_ONE) {
@@ -428,9 +382,8 @@ static inline void retire_note(RetireState *r, RetireRow row, uint32_t offset,
 }
 
 /*
- * The instruction at effective address @ip does not retire: what it has noted
- * never was.  To be called before retire_unretire(), and harmless if called
- * again.
+ * The instruction at effective address @ip does not retire, nor what it has
+ * noted.  To be called before retire_unretire(); twice is harmless.
  */
 static inline void retire_unnote(RetireState *r, uint64_t ip)
 {
@@ -443,10 +396,7 @@ static inline void retire_unnote(RetireState *r, uint64_t ip)
     r->open.valid = false;
 }
 
-/*
- * The same for what a block has counted when it started: @n of its words, or,
- * with @repeats, what the current iteration of a REP has.
- */
+/* The same for @n of a block's words or, with @repeats, a REP's iteration. */
 static inline void retire_unretire_memory(RetireState *r, RetireRow row,
                                           uint64_t n, bool repeats)
 {
@@ -473,15 +423,13 @@ static inline void retire_take_memory(RetireState *r, RetireRow row,
     r->open.valid = false;
 }
 
-/*
- * A load misses L1D, and L2 has the line.  To be called only if there are any
- * left that nobody need hear of, in front of the access.
- */
+/* Whether nobody need hear of a load that L2 has and L1D has not */
 static inline bool retire_may_miss(const RetireState *r)
 {
     return r->misses > 0 && r->budget >= r->miss_charge;
 }
 
+/* There is one. */
 static inline void retire_miss(RetireState *r)
 {
     r->misses--;

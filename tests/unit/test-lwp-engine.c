@@ -2397,7 +2397,7 @@ static void count_branch(const Insn *insn)
         RetireClass class = retire_class(insn->branch, insn->taken);
         /* Direct ones are always predicted. */
         bool wrong = insn->mispredicted &&
-                     retire_mispredicted(class) != RETIRE_NR_CLASSES;
+                     class != RETIRE_JMP && class != RETIRE_CALL;
 
         g_assert(class < RETIRE_FAR);
         account.branches[class] +=
