@@ -165,11 +165,10 @@ bool pmu_cpu_realize(X86CPU *cpu, Error **errp)
         return false;
     }
 #ifdef CONFIG_TCG
-    if (vendor(env) == PMU_VENDOR_AMD && family(env) == 0x15) {
-        /* CPUID has K8's. */
-        retire_cpu_family_15h(cpu);
-    }
     cpu->retire_config.caches_of_cpuid = true;
+    /* CPUID has K8's. */
+    cpu->retire_config.family_15h = vendor(env) == PMU_VENDOR_AMD &&
+                                    family(env) == 0x15;
     retire_add_observer(cpu, &pmu_observer, true);
 #endif
     return true;

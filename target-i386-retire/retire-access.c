@@ -35,6 +35,11 @@ static unsigned access_size(uint32_t desc)
     return RETIRE_LINE_SIZE - (desc & TCG_MEM_FILTER_LIMIT);
 }
 
+static int access_mmu_idx(uint32_t desc)
+{
+    return desc >> RETIRE_ACCESS_MMU_IDX_SHIFT & 31;
+}
+
 /*
  * Find the physical line of an address; false if the access will fault.  In
  * user mode emulation, find_lines() asks for the page, because that takes long
@@ -107,7 +112,7 @@ static int find_lines(CPUX86State *env, uint64_t addr, uint32_t desc,
     for (int i = 0; i < n; i++) {
         lines[i].addr = i ? last & -(uint64_t)RETIRE_LINE_SIZE : addr;
         lines[i].source = RETIRE_SOURCE_UNKNOWN;
-        if (!physical_line(env, &lines[i], retire_access_mmu_idx(desc))) {
+        if (!physical_line(env, &lines[i], access_mmu_idx(desc))) {
             return 0;
         }
 #ifdef CONFIG_USER_ONLY
@@ -324,7 +329,7 @@ filter_miss(CPUX86State *env, uint64_t addr, uint32_t desc, uintptr_t ra)
                  !retire_wants(env, RETIRE_WANT_ACCESSES) &&
                  retire_filter_has(&cpu->retire_models.filter, addr, store);
     }
-    if (quick && physical_line(env, &line, retire_access_mmu_idx(desc)) &&
+    if (quick && physical_line(env, &line, access_mmu_idx(desc)) &&
         line.memory) {
         line.source = retire_cache_try(cpu->retire_cache, line.line, line.addr,
                                        store);
@@ -346,7 +351,7 @@ filter_miss_avx2(CPUX86State *env, uint64_t addr, uint32_t desc, uintptr_t ra)
 
     if (retire_may_miss(&env->retire) &&
         addr % RETIRE_LINE_SIZE <= (desc & TCG_MEM_FILTER_LIMIT) &&
-        physical_line(env, &line, retire_access_mmu_idx(desc)) && line.memory) {
+        physical_line(env, &line, access_mmu_idx(desc)) && line.memory) {
         line.source = retire_cache_try_avx2(cpu->retire_cache,
                                             &cpu->retire_models.filter,
                                             line.line, addr);
@@ -389,7 +394,7 @@ void helper_retire_clflush(CPUX86State *env, target_ulong addr)
     Line l = { .addr = addr };
 
     if (physical_line(env, &l, cpu_mmu_index(env_cpu(env), false))) {
-        retire_flush_line(l.line);
+        retire_uncore_flush_line(retire_uncore, l.line);
     }
 }
 

@@ -13,9 +13,8 @@
 #endif
 
 /*
- * Each thread of a program has a copy of env, and a reset clears most of env,
- * so what is large is elsewhere in X86CPU; target/i386/retire, lwp and pmu
- * together add 2 KiB to env at most.
+ * Each thread of a program has a copy of env, and a reset clears it, so what is
+ * large is elsewhere in X86CPU: retire, lwp and pmu add 2 KiB at most.
  */
 QEMU_BUILD_BUG_ON(offsetof(CPUX86State, end_init_save) -
                   offsetof(CPUX86State, retire) > 2 * KiB - 192);
@@ -75,29 +74,6 @@ void retire_cpu_init(X86CPU *cpu)
     retire_test_init(cpu);
 }
 
-/* LWP's processors, AMD's family 15h */
-static const RetireGeometry family_15h[RETIRE_NR_LEVELS] = {
-    [RETIRE_L1D] = { 16 * KiB, 4 },
-    [RETIRE_L2] = { 2 * MiB, 16 },
-    [RETIRE_L3] = { 8 * MiB, 64 },
-};
-
-/* If it has not been set, it is like that. */
-static void default_cache(RetireGeometry *g, uint32_t size, uint32_t assoc)
-{
-    g->size = g->size == RETIRE_AS_CPUID ? size : g->size;
-    g->assoc = g->assoc == RETIRE_AS_CPUID ? assoc : g->assoc;
-}
-
-void retire_cpu_family_15h(X86CPU *cpu)
-{
-    for (int i = 0; i < RETIRE_NR_LEVELS; i++) {
-        default_cache(&cpu->retire_config.cache[i],
-                      i == RETIRE_L3 && !cpu->enable_l3_cache ? 0 :
-                      family_15h[i].size, family_15h[i].assoc);
-    }
-}
-
 static const char *const levels[RETIRE_NR_LEVELS] = { "l1d", "l2", "l3" };
 
 /* Whether the fields of CPUID's leaves can say that @level is like that. */
@@ -133,38 +109,46 @@ static void show_in_cpuid(CPUX86State *env, int level, const RetireGeometry *g)
 }
 
 /*
- * RetireConfig.caches_of_cpuid: the caches are those that CPUID shows, and
+ * With RetireConfig.caches_of_cpuid, the caches are those that CPUID shows, and
  * where properties say otherwise, CPUID shows what properties say, because
  * guests compare counts of misses with the sizes in CPUID.
  */
 static bool choose_caches(X86CPU *cpu, Error **errp)
 {
-    RetireGeometry *cache = cpu->retire_config.cache;
-    bool cpuid = cpu->retire_config.caches_of_cpuid;
-    bool no_l3 = cpuid && !cpu->enable_l3_cache;
+    /* LWP's processors, AMD's family 15h */
+    static const RetireGeometry family_15h[RETIRE_NR_LEVELS] = {
+        [RETIRE_L1D] = { 16 * KiB, 4 },
+        [RETIRE_L2] = { 2 * MiB, 16 },
+        [RETIRE_L3] = { 8 * MiB, 64 },
+    };
+    RetireConfig *config = &cpu->retire_config;
+    bool cpuid = config->caches_of_cpuid;
 
     if (cpuid && cpu->cache_info_passthrough) {
         error_setg(errp, "Property 'host-cache-info': the caches of "
                    "performance counters are not the host's");
         return false;
     }
-    if (no_l3 && cache[RETIRE_L3].size == RETIRE_AS_CPUID) {
-        cache[RETIRE_L3].size = 0;
-    }
-    if (no_l3 && cache[RETIRE_L3].size) {
-        error_setg(errp, "Property 'l3-size' needs 'l3-cache=on'");
-        return false;
-    }
     for (int i = 0; i < RETIRE_NR_LEVELS; i++) {
-        RetireGeometry *g = &cache[i];
+        RetireGeometry *g = &config->cache[i], unset = family_15h[i];
+        bool none = cpuid && i == RETIRE_L3 && !cpu->enable_l3_cache;
 
-        if (cpuid) {
+        if (cpuid && !config->family_15h) {
             const CPUCacheInfo *info = retire_get_cpuid_cache(&cpu->env, i);
 
             assert(info->line_size == RETIRE_LINE_SIZE);
-            default_cache(g, info->size, info->associativity);
+            unset = (RetireGeometry) { info->size, info->associativity };
         }
-        default_cache(g, family_15h[i].size, family_15h[i].assoc);
+        if (g->size == RETIRE_AS_CPUID) {
+            g->size = none ? 0 : unset.size;
+        }
+        if (g->assoc == RETIRE_AS_CPUID) {
+            g->assoc = unset.assoc;
+        }
+        if (none && g->size) {
+            error_setg(errp, "Property 'l3-size' needs 'l3-cache=on'");
+            return false;
+        }
         if (!retire_geometry_valid(g)) {
             error_setg(errp, "Properties '%s-size' and '%s-assoc': "
                        "%" PRIu32 " bytes in %" PRIu32 " ways of 64-byte lines "
@@ -183,22 +167,21 @@ static bool choose_caches(X86CPU *cpu, Error **errp)
         }
     }
     if (cpuid) {
-        cpu->enable_l3_cache = cache[RETIRE_L3].size;
+        cpu->enable_l3_cache = config->cache[RETIRE_L3].size;
     }
     return true;
 }
 
-static RetireUncore *uncore;
+RetireUncore *retire_uncore;
 
 bool retire_cpu_realize_caches(X86CPU *cpu, Error **errp)
 {
     const RetireGeometry *g = cpu->retire_config.cache;
     /*
-     * Whether there is, or may be at any time, another CPU.  In user mode, the
-     * only thread there is makes the CPU of the second one, so nobody uses the
-     * caches when this makes them begin to take locks.
+     * Whether there is, or may be at any time, another CPU.  In user mode, that
+     * of a second thread is made by the first, which runs no code meanwhile.
      */
-    bool shared = uncore;
+    bool shared = retire_uncore;
 
 #ifndef CONFIG_USER_ONLY
     shared |= current_machine->smp.max_cpus > 1;
@@ -210,15 +193,16 @@ bool retire_cpu_realize_caches(X86CPU *cpu, Error **errp)
     if (!cpu->retire_config.has_caches) {
         return true;
     }
-    uncore = uncore ?: retire_uncore_new(g);
-    if (!uncore) {
+    retire_uncore = retire_uncore ?: retire_uncore_new(g);
+    if (!retire_uncore) {
         error_setg(errp, "Not enough memory for 'l3-size'");
         return false;
     }
     if (shared) {
-        retire_uncore_share(uncore);
+        retire_uncore_share(retire_uncore);
     }
-    cpu->retire_cache = retire_cache_new(uncore, g, &cpu->retire_models.filter);
+    cpu->retire_cache = retire_cache_new(retire_uncore, g,
+                                         &cpu->retire_models.filter);
     if (!cpu->retire_cache) {
         error_setg(errp, "Not enough memory for 'l1d-size' and 'l2-size'");
         return false;
@@ -267,7 +251,6 @@ void retire_add_observer(X86CPU *cpu, const RetireObserver *observer,
     while (cpu->retire_observer[n]) {
         n++;
     }
-    /* retire_observer[] has one more element, which is always NULL. */
     assert(n < RETIRE_MAX_OBSERVERS);
     cpu->retire_observer[n] = observer;
     cpu->retire_config.has_caches |= caches;
@@ -282,16 +265,6 @@ void retire_cpu_unrealize(X86CPU *cpu)
     }
 }
 
-bool retire_has_caches(void)
-{
-    return uncore;
-}
-
-void retire_flush_line(uint64_t line)
-{
-    retire_uncore_flush_line(uncore, line);
-}
-
 void retire_cpu_flush(X86CPU *cpu)
 {
     if (cpu->retire_cache) {
@@ -304,9 +277,8 @@ void retire_cpu_use_caches(CPUX86State *env)
 {
     RetireFilter *filter = &retire_models(env)->filter;
     /*
-     * A number that changes whenever the TLB forgets more than a page.  It is
-     * never 0, which retire_page_flushed() makes of RetireFilter.mapping; the
-     * filter is valid as long as both are the same, as its lines are linear.
+     * Changes whenever the TLB forgets more than a page, and is never 0, which
+     * retire_page_flushed() makes of RetireFilter.mapping.
      */
     uint64_t mapping = 1;
 

@@ -6,11 +6,7 @@
 #include "compat.h"
 #include "exec/helper-proto.h"
 
-/*
- * The instruction at effective address @ip is next, in a block that cannot ask
- * retire_tb_ask().  Nothing of the block has been executed if this raises
- * an exception.
- */
+/* The instruction at @ip is next, in a block that cannot ask first. */
 void helper_retire_begin(CPUX86State *env, target_ulong ip)
 {
     env->eip = ip;
@@ -20,8 +16,8 @@ void helper_retire_begin(CPUX86State *env, target_ulong ip)
 }
 
 /*
- * The instruction at @ip has retired, everything but a trap for EFLAGS.TF is
- * done, and EIP is that of the next one: a #PF raised here is between the two.
+ * The instruction at @ip has retired, and EIP is that of the next one: a #PF
+ * raised here is between the two.
  */
 void helper_retire_observe(CPUX86State *env, target_ulong ip, uint32_t desc)
 {

@@ -10,10 +10,8 @@
 #include "tcg/mem-filter.h"
 
 /*
- * Who wants to know what retires: LWP, performance counters.  The core makes
- * one account for all of them, and asks how far it is to the next instruction
- * behind which one has to look.  These run on the CPU's own thread; begin(),
- * miss_due() and miss() may be NULL.
+ * Who wants to know what retires: LWP, performance counters.  These run on the
+ * CPU's own thread; begin(), miss_due() and miss() may be NULL.
  */
 typedef struct RetireObserver {
     /* What it wants to know in @row, where @env is. */
@@ -33,9 +31,9 @@ typedef struct RetireObserver {
     /* RetireDistance.now: the instruction at EIP is next; the same. */
     void (*begin)(CPUX86State *env);
     /*
-     * In the middle of a block, when @ahead instructions have been charged that
-     * have not been reported: whether @miss, or the worst there is if that is
-     * NULL, makes it necessary to execute the instruction again, observed.
+     * In the middle of a block, when @ahead instructions have been charged and
+     * not reported: whether the load that has @miss, or any if that is NULL,
+     * has to be executed again, observed.
      */
     bool (*miss_due)(CPUX86State *env, uint32_t ahead, const RetireMiss *miss);
     /* A load misses, and is not in RetireTotals.misses. */
@@ -44,9 +42,8 @@ typedef struct RetireObserver {
 
 /*
  * The flags of translation blocks that hflags has no room for are in bits 63:32
- * of cs_base, see cpu_get_tb_cpu_state(): RetireWants, who is told, and in a
- * block of which the last instruction is observed how many it has.  They follow
- * from the rest of the state and are not migrated.
+ * of cs_base, see cpu_get_tb_cpu_state().  They follow from the rest of the
+ * state and are not migrated.
  */
 #define RETIRE_TB_WANTS_SHIFT       32
 #define RETIRE_TB_OBSERVERS_SHIFT   48
@@ -63,7 +60,7 @@ static inline unsigned retire_tb_observers(uint64_t flags)
     return flags >> RETIRE_TB_OBSERVERS_SHIFT & 0xff;
 }
 
-/* Up to RETIRE_BLOCK_MAX, or 0. */
+/* How many instructions, the last of which is observed; or 0. */
 static inline unsigned retire_tb_step(uint64_t flags)
 {
     return flags >> RETIRE_TB_STEP_SHIFT;
@@ -86,10 +83,7 @@ static inline RetireModels *retire_models(CPUX86State *env)
 void retire_cpu_init(X86CPU *cpu);
 void retire_test_init(X86CPU *cpu);     /* that of retire-test.c */
 
-/*
- * Check the properties of the models; fails if one is out of range.  To be
- * called before there are observers.
- */
+/* Check these properties; to be called before there are observers. */
 bool retire_cpu_realize(X86CPU *cpu, Error **errp);
 void retire_cpu_unrealize(X86CPU *cpu);
 
@@ -100,36 +94,22 @@ void retire_cpu_unrealize(X86CPU *cpu);
 void retire_add_observer(X86CPU *cpu, const RetireObserver *observer,
                          bool caches);
 
-/*
- * RetireConfig.caches_of_cpuid, and to be called behind retire_cpu_realize():
- * but for those of family 15h, of which CPUID shows nothing.
- */
-void retire_cpu_family_15h(X86CPU *cpu);
-
-/*
- * When all of the above is done and CPUID has its caches: choose the geometry
- * of those that there are to be, and make them.
- */
+/* When all observers are there, and CPUID has its caches: make the caches. */
 bool retire_cpu_realize_caches(X86CPU *cpu, Error **errp);
 void retire_test_realize(X86CPU *cpu);  /* and its observer, before that */
 
+/* What all CPUs share; NULL if there are no caches. */
+extern RetireUncore *retire_uncore;
+
 /* The models of caches and branches start afresh. */
 void retire_cpu_flush(X86CPU *cpu);
-
-/* Whether a CPU of this machine has caches, or may have some later. */
-bool retire_has_caches(void);
-/* A physical line is in no CPU's. */
-void retire_flush_line(uint64_t line);
 
 /* Report what has retired; or only what is not in the budget. */
 void retire_cpu_settle(CPUX86State *env);
 void retire_cpu_settle_memory(CPUX86State *env);
 void retire_cpu_settle_misses(CPUX86State *env);
 
-/*
- * Ask all who are told how far it is, and give blocks that budget; what has
- * been charged so far stays charged.
- */
+/* Ask all who are told how far it is, and give blocks that budget. */
 void retire_cpu_arm(CPUX86State *env, RetireDistance *d);
 
 /*
@@ -141,20 +121,14 @@ void retire_cpu_sync(CPUX86State *env, unsigned step);
 /* The instruction at EIP is next: RetireObserver.begin. */
 void retire_cpu_begin(CPUX86State *env);
 
-/*
- * Report, tell all observers in @told, a bit for each, @story, and ask who
- * wants what from now on.
- */
+/* Report, tell all observers in @told, a bit for each, @story, and sync. */
 void retire_cpu_observe(CPUX86State *env, const RetireStory *story,
                         unsigned told);
 
 /* The caches are going to be asked, and the mapping may have changed. */
 void retire_cpu_use_caches(CPUX86State *env);
 
-/*
- * An exception or interrupt is about to be delivered.  The next block does not
- * go on with what has been planned here.
- */
+/* An exception or interrupt is about to be delivered: it drops a step. */
 static inline void retire_settle(CPUX86State *env)
 {
     if (unlikely(env->retire_flags)) {
@@ -205,20 +179,14 @@ const void *retire_tb_ask(CPUState *cs, const TranslationBlock *tb);
 #define RETIRE_ACCESS_OFFSET_SHIFT 16       /* if counted: its address */
 #define RETIRE_ACCESS_LOCKED    (1u << 28)  /* for its story */
 
-static inline int retire_access_mmu_idx(uint32_t desc)
-{
-    return desc >> RETIRE_ACCESS_MMU_IDX_SHIFT & 31;
-}
-
 /* TCGMemFilter.miss: the filter does not know that it changes nothing. */
 void retire_filter_miss(CPUX86State *env, uint64_t addr, uint32_t desc,
                         uintptr_t ra);
 
 /*
- * Beside cc_op, each insn_start of a block that counts has what the block has
- * counted too much if this instruction does not retire: instructions and the
- * branch, and loads, stores and locked loads of RetireState.memory.  With
- * RETIRE_INSN_START_REPEATS, it is a REP that counts its own.
+ * Beside cc_op, each insn_start has what the block has counted too much if this
+ * instruction does not retire: instructions and the branch, and loads, stores
+ * and locked loads, unless it is a REP that counts its own.
  */
 #define RETIRE_INSN_START(insns, branch) ((insns) << 8 | (branch) << 24)
 #define RETIRE_INSN_START_CC_OP(data) ((data) & 0xff)
@@ -244,8 +212,8 @@ static inline RetireRow retire_row(CPUX86State *env)
 }
 
 /*
- * A block is left at the instruction whose insn_start has @data.  Harmless if
- * it is done again before another block runs.
+ * A block is left at the instruction whose insn_start has @data.  This may be
+ * done twice before another block runs.
  */
 static inline void retire_restore_state(CPUX86State *env, uint64_t data)
 {
@@ -297,10 +265,7 @@ static inline void retire_page_flushed(CPUX86State *env)
     retire_models(env)->filter.mapping = 0;
 }
 
-/*
- * An instruction that began in @row has retired that translated code does not
- * count; @is_far if it is a far branch.
- */
+/* An instruction that began in @row has retired; no block has counted it. */
 void retire_cpu_one(CPUX86State *env, RetireRow row, bool is_far);
 
 static inline void retire_one(CPUX86State *env, RetireRow row, bool is_far)
@@ -310,7 +275,7 @@ static inline void retire_one(CPUX86State *env, RetireRow row, bool is_far)
     }
 }
 
-/* TCGCPUOps.cpu_exec_enter, cpu_exec_exit; exit_requested (10.0: CPUClass's) */
+/* Members of TCGCPUOps; the last one, in 10.0, of CPUClass */
 void retire_exec_enter(CPUX86State *env);
 void retire_exec_exit(CPUX86State *env);
 void retire_exit_requested(CPUState *cs);
