@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * What retires: accesses to memory, on their way to the model of caches.
- *
- * An access is its linear address and a descriptor (RETIRE_ACCESS_LOAD and so
- * on): a load, a store, or a load and a store of the same bytes.
+ * What retires: accesses to memory, on their way to the model of caches.  An
+ * access is its linear address and a descriptor (RETIRE_ACCESS_LOAD and so on).
  */
 
 #include "qemu/osdep.h"
@@ -22,7 +20,7 @@
 #include "tcg/tcg.h"
 #include "tcg/helper-tcg.h"
 
-/* A line of an access. */
+/* A line of an access */
 typedef struct Line {
     uint64_t addr;          /* of the first byte, linear */
     uint64_t line;          /* physical */
@@ -42,8 +40,7 @@ static int access_mmu_idx(uint32_t desc)
 
 /*
  * Find the physical line of an address; false if the access will fault.  In
- * user mode emulation, find_lines() asks for the page, because that takes long
- * and has been done for lines that L1D or L2 has.
+ * user mode emulation, find_lines() asks for the page, because that takes long.
  */
 static inline bool physical_line(CPUX86State *env, Line *l, int mmu_idx)
 {
@@ -140,8 +137,8 @@ static void retire_access_note(CPUX86State *env, uint32_t desc,
 }
 
 /* RETIRE_WANT_ACCESSES: count where the @n lines of an access were. */
-static void note_sources(CPUX86State *env, uint32_t desc, const Line *lines,
-                         int n)
+static void __attribute__((noinline))
+note_sources(CPUX86State *env, uint32_t desc, const Line *lines, int n)
 {
     bool load = desc & RETIRE_ACCESS_LOAD;
 
@@ -293,21 +290,18 @@ show_access(CPUX86State *env, uint64_t addr, uint32_t desc, uintptr_t ra,
     }
 }
 
-static void __attribute__((noinline)) note_l2(CPUX86State *env, uint32_t desc)
-{
-    note_sources(env, desc, &(Line) { .source = RETIRE_SOURCE_L2 }, 1);
-}
-
-/* An access comes to an end whose line is in L1D now, and was in @source. */
+/* An access whose line is in L1D now, and was in @source, comes to an end. */
 static inline void end_access(CPUX86State *env, uint32_t desc,
                               RetireSource source)
 {
+    static const Line l2 = { .source = RETIRE_SOURCE_L2 };
+
     if (source == RETIRE_SOURCE_L2) {
         if (desc & RETIRE_ACCESS_LOAD) {
             retire_miss(&env->retire);
         }
         if (retire_wants(env, RETIRE_WANT_ACCESSES)) {
-            note_l2(env, desc);
+            note_sources(env, desc, &l2, 1);
         }
     }
 }

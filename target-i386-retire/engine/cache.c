@@ -16,9 +16,8 @@ struct RetireUncore {
 /*
  * The uncore's lock protects everything, but for what a processor does to its
  * own caches in retire_cache_try(): that takes the processor's lock.  Who needs
- * both takes the uncore's first, because otherwise two processors could wait
- * for each other.  It is held for one set of each cache there is.  Waiting
- * yields the host's CPU, because who has the lock may have been preempted.
+ * both takes the uncore's first.  Waiting yields the host's CPU, because who
+ * has the lock may have been preempted.
  */
 static void lock(bool *flag)
 {
@@ -94,7 +93,7 @@ typedef enum RetireSnoop {
     RETIRE_KEPT, RETIRE_SHARED, RETIRE_TAKEN
 } RetireSnoop;
 
-/* Returns whether the line is there, or has been. */
+/* Whether the line is there, or has been */
 static bool level_snoop(RetireWays *l, uint64_t line, RetireSnoop what)
 {
     uint64_t *way = level_find(l, line), *last;
@@ -112,51 +111,46 @@ static bool level_snoop(RetireWays *l, uint64_t line, RetireSnoop what)
     return true;
 }
 
-/* An address that does not belong in slot @n, so that no access matches. */
-static uint64_t no_line(uint64_t n)
-{
-    return n ? 0 : RETIRE_LINE_SIZE;
-}
-
 /* Translated code reads slots while another processor takes lines away. */
 static void set_slot(uint64_t *slot, uint64_t addr)
 {
     __atomic_store_n(slot, addr, __ATOMIC_RELAXED);
 }
 
-static void forget_slot(RetireFilter *f, uint64_t n)
+static void forget_slot(RetireSlot *slot)
 {
-    set_slot(&f->slot[n].load, no_line(n));
-    set_slot(&f->slot[n].store, no_line(n));
+    set_slot(&slot->load, RETIRE_NO_LINE);
+    set_slot(&slot->store, RETIRE_NO_LINE);
 }
 
 void retire_filter_clear(RetireFilter *filter)
 {
-    for (uint64_t n = 0; n < RETIRE_NR_SLOTS; n++) {
-        forget_slot(filter, n);
+    for (int n = 0; n < RETIRE_NR_SLOTS; n++) {
+        forget_slot(&filter->slot[n]);
     }
 }
 
-/* The line of @word has been used; @last was, before that, in its set. */
+static RetireSlot *slot_of(RetireFilter *f, uint64_t line)
+{
+    return &f->slot[line % RETIRE_NR_SLOTS];
+}
+
+/* The line of @word has been used, and before that @last of its set. */
 static void use_slot(RetireFilter *f, uint64_t last, uint64_t word,
                      uint64_t addr)
 {
-    uint64_t n = (word >> RETIRE_WAY_SHIFT) % RETIRE_NR_SLOTS;
+    RetireSlot *slot = slot_of(f, word >> RETIRE_WAY_SHIFT);
 
-    last = (last >> RETIRE_WAY_SHIFT) % RETIRE_NR_SLOTS;
-    if (last != n) {
-        forget_slot(f, last);
-    }
+    forget_slot(slot_of(f, last >> RETIRE_WAY_SHIFT));
     addr &= -(uint64_t)RETIRE_LINE_SIZE;
-    set_slot(&f->slot[n].load, addr);
-    set_slot(&f->slot[n].store, word & RETIRE_WAY_OWNED ? addr : no_line(n));
+    set_slot(&slot->load, addr);
+    set_slot(&slot->store, word & RETIRE_WAY_OWNED ? addr : RETIRE_NO_LINE);
 }
 
 /* level_snoop() for the caches of all processors but that of @c. */
 static bool snoop(RetireUncore *u, const RetireCache *c, uint64_t line,
                   RetireSnoop what)
 {
-    uint64_t n = line % RETIRE_NR_SLOTS;
     bool found = false;
 
     for (RetireCache *o = u->caches; o; o = o->next) {
@@ -166,11 +160,10 @@ static bool snoop(RetireUncore *u, const RetireCache *c, uint64_t line,
         lock(&o->lock);
         found |= level_snoop(&o->l1, line, what);
         found |= level_snoop(&o->l2, line, what);
-        if (what != RETIRE_KEPT) {
-            set_slot(&o->filter->slot[n].store, no_line(n));
-        }
-        if (what == RETIRE_TAKEN) {
-            forget_slot(o->filter, n);
+        if (what == RETIRE_SHARED) {
+            set_slot(&slot_of(o->filter, line)->store, RETIRE_NO_LINE);
+        } else if (what == RETIRE_TAKEN) {
+            forget_slot(slot_of(o->filter, line));
         }
         unlock(&o->lock);
     }
@@ -273,60 +266,51 @@ void retire_uncore_flush_line(RetireUncore *uncore, uint64_t line)
     unlock(&uncore->lock);
 }
 
-/* Make @word the first way, if it is there. */
-static bool level_use(RetireWays *l, uint64_t word)
+/*
+ * Make the way of @line the first one, if it is there and nobody else has to be
+ * asked.  Returns it, or 0.
+ */
+static uint64_t level_use(RetireWays *l, uint64_t line, bool store)
 {
-    uint64_t *set = set_of(l, word >> RETIRE_WAY_SHIFT);
-    uint32_t way;
+    uint64_t *set = set_of(l, line), *way = level_find(l, line);
+    uint64_t word = way ? *way : 0;
 
-    for (way = 0; set[way] != word; way++) {
-        if (way == l->assoc - 1) {
-            return false;
-        }
+    if (!way || (store && !(word & RETIRE_WAY_OWNED))) {
+        return 0;
     }
-    for (; way > 0; way--) {
-        set[way] = set[way - 1];
+    for (; way > set; way--) {
+        *way = way[-1];
     }
-    set[0] = word;
-    return true;
-}
-
-/* Make @word the first way of L1D, if that or L2 has it. */
-static RetireSource l1_use(RetireCache *c, uint64_t word)
-{
-    if (level_use(&c->l1, word)) {
-        return RETIRE_SOURCE_L1;
-    }
-    if (level_use(&c->l2, word)) {
-        level_insert(&c->l1, word);
-        return RETIRE_SOURCE_L2;
-    }
-    return RETIRE_SOURCE_UNKNOWN;
+    *set = word;
+    return word;
 }
 
 RetireSource retire_cache_try(RetireCache *c, uint64_t line, uint64_t addr,
                               bool store)
 {
-    uint64_t word = retire_own_way(line), last;
+    RetireSource source = RETIRE_SOURCE_L1;
     bool shared = c->uncore->shared;
-    RetireSource source;
+    uint64_t last, word;
 
     if (shared) {
         lock(&c->lock);
     }
     last = *set_of(&c->l1, line);
-    source = l1_use(c, word);
-    if (source == RETIRE_SOURCE_UNKNOWN && shared && !store) {
-        word &= ~(uint64_t)RETIRE_WAY_OWNED;
-        source = l1_use(c, word);
+    word = level_use(&c->l1, line, store);
+    if (!word) {
+        source = RETIRE_SOURCE_L2;
+        word = level_use(&c->l2, line, store);
+        if (word) {
+            level_insert(&c->l1, word);
+        }
     }
-    if (source != RETIRE_SOURCE_UNKNOWN) {
+    if (word) {
         use_slot(c->filter, last, word, addr);
     }
     if (shared) {
         unlock(&c->lock);
     }
-    return source;
+    return word ? source : RETIRE_SOURCE_UNKNOWN;
 }
 
 RetireSource retire_cache_access(RetireCache *c, uint64_t line, uint64_t addr,

@@ -282,13 +282,10 @@ static void check_filter(const Cpu *c)
         bool found;
         uint32_t i;
 
-        if (slot->store >> RETIRE_LINE_BITS != slot->load >> RETIRE_LINE_BITS &&
-            slot->store >> RETIRE_LINE_BITS == (n ? 0 : 1)) {
-            ;   /* not for stores */
-        } else if (slot->store != slot->load) {
+        if (slot->store != slot->load && slot->store != RETIRE_NO_LINE) {
             fail("a short cut to another line");
         }
-        if (slot->load >> RETIRE_LINE_BITS == (n ? 0 : 1)) {
+        if (slot->load == RETIRE_NO_LINE) {
             continue;
         }
         i = list_find(&c->l1, line, &found);
