@@ -117,34 +117,36 @@ static void set_slot(uint64_t *slot, uint64_t addr)
     __atomic_store_n(slot, addr, __ATOMIC_RELAXED);
 }
 
-static void forget_slot(RetireSlot *slot)
+static RetireSlot *slot_of(RetireFilter *f, uint64_t line)
 {
-    set_slot(&slot->load, RETIRE_NO_LINE);
-    set_slot(&slot->store, RETIRE_NO_LINE);
+    return &f->slot[line % RETIRE_NR_SLOTS];
+}
+
+static void forget_slot(RetireFilter *f, uint64_t line)
+{
+    set_slot(&slot_of(f, line)->load, retire_no_line(line));
+    set_slot(&slot_of(f, line)->store, retire_no_line(line));
 }
 
 void retire_filter_clear(RetireFilter *filter)
 {
-    for (int n = 0; n < RETIRE_NR_SLOTS; n++) {
-        forget_slot(&filter->slot[n]);
+    for (uint64_t n = 0; n < RETIRE_NR_SLOTS; n++) {
+        forget_slot(filter, n);
     }
-}
-
-static RetireSlot *slot_of(RetireFilter *f, uint64_t line)
-{
-    return &f->slot[line % RETIRE_NR_SLOTS];
 }
 
 /* The line of @word has been used, and before that @last of its set. */
 static void use_slot(RetireFilter *f, uint64_t last, uint64_t word,
                      uint64_t addr)
 {
-    RetireSlot *slot = slot_of(f, word >> RETIRE_WAY_SHIFT);
+    uint64_t line = word >> RETIRE_WAY_SHIFT;
+    RetireSlot *slot = slot_of(f, line);
 
-    forget_slot(slot_of(f, last >> RETIRE_WAY_SHIFT));
+    forget_slot(f, last >> RETIRE_WAY_SHIFT);
     addr &= -(uint64_t)RETIRE_LINE_SIZE;
     set_slot(&slot->load, addr);
-    set_slot(&slot->store, word & RETIRE_WAY_OWNED ? addr : RETIRE_NO_LINE);
+    set_slot(&slot->store,
+             word & RETIRE_WAY_OWNED ? addr : retire_no_line(line));
 }
 
 /* level_snoop() for the caches of all processors but that of @c. */
@@ -161,9 +163,9 @@ static bool snoop(RetireUncore *u, const RetireCache *c, uint64_t line,
         found |= level_snoop(&o->l1, line, what);
         found |= level_snoop(&o->l2, line, what);
         if (what == RETIRE_SHARED) {
-            set_slot(&slot_of(o->filter, line)->store, RETIRE_NO_LINE);
+            set_slot(&slot_of(o->filter, line)->store, retire_no_line(line));
         } else if (what == RETIRE_TAKEN) {
-            forget_slot(slot_of(o->filter, line));
+            forget_slot(o->filter, line);
         }
         unlock(&o->lock);
     }

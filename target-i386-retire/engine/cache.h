@@ -56,17 +56,23 @@ typedef struct RetireWays {
  * as large as lines, these bits, left where they are, are its offset.
  */
 typedef struct RetireSlot {
-    uint64_t load, store;   /* addresses, or RETIRE_NO_LINE */
+    uint64_t load, store;   /* addresses, or retire_no_line() */
     uint64_t unused[6];
 } RetireSlot;
-
-/* Not canonical: no access to it succeeds. */
-#define RETIRE_NO_LINE     (1ull << 63)
 
 typedef struct RetireFilter {
     RetireSlot slot[RETIRE_NR_SLOTS];
     uint64_t mapping;       /* retire_cpu_use_caches(): it was valid for that */
 } RetireFilter;
+
+/*
+ * What no access in the slot of @line matches: an address in another slot.  A
+ * guest with 32-bit addresses has them all, and looks at the lower half alone.
+ */
+static inline uint64_t retire_no_line(uint64_t line)
+{
+    return ~(line % RETIRE_NR_SLOTS) * RETIRE_LINE_SIZE;
+}
 
 void retire_filter_clear(RetireFilter *filter);
 

@@ -282,10 +282,10 @@ static void check_filter(const Cpu *c)
         bool found;
         uint32_t i;
 
-        if (slot->store != slot->load && slot->store != RETIRE_NO_LINE) {
+        if (slot->store != slot->load && slot->store != retire_no_line(n)) {
             fail("a short cut to another line");
         }
-        if (slot->load == RETIRE_NO_LINE) {
+        if (slot->load == retire_no_line(n)) {
             continue;
         }
         i = list_find(&c->l1, line, &found);

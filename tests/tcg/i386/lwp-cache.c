@@ -406,6 +406,24 @@ static void test_segment_base(void)
            "DataAddress is linear");
 }
 
+/* All addresses are a program's, 0 included, if the host lets it have them. */
+static void test_lowest_line(void)
+{
+    char *p = mmap(NULL, PAGE, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    char *q = fresh(PAGE);
+
+    /* Nothing is known of the lines with this offset in their page. */
+    load(q);
+    asm volatile("clflush (%0)" : : "r" (q));
+    report(p == MAP_FAILED ||
+           (load(p) == DRAM && load(p + 8) == HIT && load(p + LINE) == DRAM),
+           "line 0 misses like any other");
+    if (p != MAP_FAILED) {
+        munmap(p, PAGE);
+    }
+}
+
 /*
  * Loads of all kinds.  Each @code finds cold memory at SI and DI, 32 bytes into
  * a line; its loads cause @events, the first of them at SI, unless there are
@@ -1314,6 +1332,7 @@ int main(int argc, char **argv)
     test_records();
     test_misaligned();
     test_segment_base();
+    test_lowest_line();
     test_kinds();
     test_lwpval();
     test_ip_filter();
