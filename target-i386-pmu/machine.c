@@ -6,6 +6,7 @@
 #include "migration/vmstate.h"
 #include "system/tcg.h"
 #include "pmu.h"
+#include "branch/branch.h"
 
 static bool pmu_needed(void *opaque)
 {
@@ -52,6 +53,7 @@ int pmu_cpu_pre_load(void *opaque)
 {
     X86CPU *cpu = opaque;
 
+    branch_cpu_pre_load(cpu);
     cpu->pmu_loaded = false;
     memset(cpu->env.pmu.offcore, 0, sizeof(cpu->env.pmu.offcore));
     return 0;
@@ -64,7 +66,7 @@ bool pmu_cpu_loaded(X86CPU *cpu)
                      "which this CPU has", CPU(cpu)->cpu_index);
         return false;
     }
-    return true;
+    return branch_cpu_loaded(cpu);
 }
 
 static bool offcore_needed(void *opaque)

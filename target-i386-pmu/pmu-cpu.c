@@ -5,6 +5,7 @@
 #include "qapi/error.h"
 #include "system/tcg.h"
 #include "pmu.h"
+#include "branch/branch.h"
 
 static bool has_pmu(X86CPU *cpu)
 {
@@ -31,13 +32,21 @@ static unsigned family(CPUX86State *env)
     return n < 0xf ? n : n + extract32(env->cpuid_version, 20, 8);
 }
 
+unsigned pmu_cpu_model(X86CPU *cpu, PmuVendor *v, unsigned *f)
+{
+    uint32_t version = cpu->env.cpuid_version;
+
+    *v = vendor(&cpu->env);
+    *f = family(&cpu->env);
+    return extract32(version, 4, 4) | extract32(version, 16, 4) << 4;
+}
+
 static const PmuFlavour *flavour(X86CPU *cpu)
 {
-    CPUX86State *env = &cpu->env;
-    uint32_t version = env->cpuid_version;
-    unsigned model = extract32(version, 4, 4) | extract32(version, 16, 4) << 4;
+    PmuVendor v;
+    unsigned f, m = pmu_cpu_model(cpu, &v, &f);
 
-    return pmu_flavour(vendor(env), family(env), model);
+    return pmu_flavour(v, f, m);
 }
 
 static bool init_config(X86CPU *cpu, PmuConfig *config)
@@ -49,34 +58,46 @@ static bool init_config(X86CPU *cpu, PmuConfig *config)
         return false;
     }
     pmu_config_init(config, f);
+    config->perf_capabilities |=
+        branch_cpu_supported(cpu, FEAT_PERF_CAPABILITIES);
     return true;
 }
 
 uint64_t pmu_cpu_supported(X86CPU *cpu, FeatureWord w)
 {
     PmuConfig config;
+    uint64_t features;
 
     if (!init_config(cpu, &config)) {
         return 0;
     }
+    features = branch_cpu_supported(cpu, w);
     switch (w) {
     case FEAT_1_ECX:
-        return config.pdcm ? CPUID_EXT_PDCM : 0;
+        features |= config.pdcm ? CPUID_EXT_PDCM : 0;
+        break;
     case FEAT_PERF_CAPABILITIES:
-        return config.perf_capabilities;
+        features |= config.perf_capabilities;
+        break;
     case FEAT_8000_0001_ECX:
-        return vendor(&cpu->env) == PMU_VENDOR_AMD ? CPUID_EXT3_PERFCORE : 0;
+        features |= vendor(&cpu->env) == PMU_VENDOR_AMD ?
+                    CPUID_EXT3_PERFCORE : 0;
+        break;
     case FEAT_8000_0022_EAX:
-        return vendor(&cpu->env) == PMU_VENDOR_AMD ?
-               CPUID_8000_0022_EAX_PERFMON_V2 : 0;
+        features |= vendor(&cpu->env) == PMU_VENDOR_AMD ?
+                    CPUID_8000_0022_EAX_PERFMON_V2 : 0;
+        break;
     default:
-        return 0;
+        break;
     }
+    return features;
 }
 
 void pmu_cpu_expand_features(X86CPU *cpu)
 {
-    static const FeatureWord words[] = { FEAT_1_ECX, FEAT_PERF_CAPABILITIES };
+    static const FeatureWord words[] = {
+        FEAT_1_EDX, FEAT_1_ECX, FEAT_7_0_EDX, FEAT_PERF_CAPABILITIES,
+    };
     CPUX86State *env = &cpu->env;
     PmuConfig config;
 
@@ -90,6 +111,9 @@ void pmu_cpu_expand_features(X86CPU *cpu)
     }
     if (config.version) {
         env->cpuid_min_level = MAX(env->cpuid_min_level, 0xa);
+    }
+    if (env->features[FEAT_7_0_EDX] & CPUID_7_0_EDX_ARCH_LBR) {
+        env->cpuid_min_level = MAX(env->cpuid_min_level, 0x1c);
     }
     if (env->features[FEAT_8000_0022_EAX] & CPUID_8000_0022_EAX_PERFMON_V2) {
         env->cpuid_min_xlevel = MAX(env->cpuid_min_xlevel, 0x80000022);
@@ -159,6 +183,8 @@ bool pmu_cpu_realize(X86CPU *cpu, Error **errp)
         }
         return false;
     }
+    config->perf_capabilities |=
+        branch_cpu_supported(cpu, FEAT_PERF_CAPABILITIES);
     config->perf_capabilities &= env->features[FEAT_PERF_CAPABILITIES];
     env->features[FEAT_PERF_CAPABILITIES] = config->perf_capabilities;
     if (!same_for_all(config, errp)) {
@@ -180,10 +206,17 @@ void pmu_cpu_cpuid(X86CPU *cpu, uint32_t leaf, uint32_t *eax, uint32_t *ebx,
     uint32_t regs[4] = { };
 
     if (has_pmu(cpu)) {
-        if (leaf == 0xa) {
+        switch (leaf) {
+        case 0xa:
             pmu_cpuid_0a(&cpu->pmu_config, regs);
-        } else {
+            break;
+        case 0x1c:
+            branch_cpuid_1c(&cpu->branch_config, regs);
+            break;
+        default:
             pmu_cpuid_80000022(&cpu->pmu_config, regs);
+            branch_cpuid_80000022(&cpu->branch_config, regs);
+            break;
         }
     }
     *eax = regs[0];
@@ -196,5 +229,6 @@ void pmu_cpu_reset(X86CPU *cpu)
 {
     if (has_pmu(cpu)) {
         pmu_reset(&cpu->env.pmu, &cpu->pmu_config);
+        branch_init(&cpu->branch);
     }
 }

@@ -6,6 +6,7 @@
 #include "qemu/main-loop.h"
 #include "hw/i386/apic.h"
 #include "pmu.h"
+#include "branch/branch.h"
 #include "retire/compat.h"
 #include "tcg/helper-tcg.h"
 #include "trace.h"
@@ -119,16 +120,14 @@ static void deliver_pmi(CPUState *cs, run_on_cpu_data masks)
     apic_deliver_pmi(X86_CPU(cs)->apic_state, masks.host_int);
 }
 
-static void pmu_retire_sync(CPUX86State *env)
+void pmu_cpu_signal(CPUX86State *env)
 {
     X86CPU *cpu = env_archcpu(env);
     CPUState *cs = CPU(cpu);
     run_on_cpu_data masks;
 
-    if (!pmu_sync(&env->pmu, &cpu->pmu_config)) {
-        return;
-    }
     trace_pmu_pmi(cs->cpu_index, env->eip, env->pmu.global_status);
+    branch_cpu_pmi(env);
     if (!cpu->apic_state) {
         return;
     }
@@ -139,6 +138,13 @@ static void pmu_retire_sync(CPUX86State *env)
     } else {
         BQL_LOCK_GUARD();
         deliver_pmi(cs, masks);
+    }
+}
+
+static void pmu_retire_sync(CPUX86State *env)
+{
+    if (pmu_sync(&env->pmu, &env_archcpu(env)->pmu_config)) {
+        pmu_cpu_signal(env);
     }
 }
 
@@ -232,8 +238,10 @@ uint64_t pmu_cpu_misc_enable(CPUX86State *env, uint64_t val)
     if (!cpu->enable_pmu) {
         return val;
     }
-    return (val & ~(uint64_t)PMU_MISC_ENABLE) |
-           pmu_misc_enable(&cpu->pmu_config);
+    val &= ~(uint64_t)PMU_MISC_ENABLE;
+    return val | (pmu_misc_enable(&cpu->pmu_config) &
+                  (cpu->branch_config.ds ? ~(uint64_t)PMU_MISC_NO_BTS :
+                   UINT64_MAX));
 }
 
 bool pmu_cpu_rdpmc(CPUX86State *env, uintptr_t ra)
@@ -259,6 +267,7 @@ void pmu_cpu_smi(CPUX86State *env)
     X86CPU *cpu = env_archcpu(env);
 
     if (cpu->enable_pmu) {
+        branch_smi(&cpu->branch, env->pmu.debugctl & PMU_FREEZE_WHILE_SMM);
         pmu_smi(&env->pmu, &cpu->pmu_config);
     }
 }
@@ -270,5 +279,6 @@ void pmu_cpu_rsm(CPUX86State *env)
     if (cpu->enable_pmu) {
         retire_cpu_settle(env);
         pmu_rsm(&env->pmu, &cpu->pmu_config);
+        branch_rsm(&cpu->branch);
     }
 }

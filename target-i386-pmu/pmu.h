@@ -9,6 +9,9 @@
 
 #ifndef CONFIG_USER_ONLY
 
+/* The model number of CPUID, its vendor and family */
+unsigned pmu_cpu_model(X86CPU *cpu, PmuVendor *vendor, unsigned *family);
+
 /* What "pmu=on" lets the CPU have of feature word @w, beside what TCG has. */
 uint64_t pmu_cpu_supported(X86CPU *cpu, FeatureWord w);
 
@@ -50,6 +53,9 @@ extern const RetireObserver pmu_observer;
 uint64_t pmu_cpu_rdmsr(CPUX86State *env, uint32_t msr, uintptr_t ra);
 void pmu_cpu_wrmsr(CPUX86State *env, uint32_t msr, uint64_t val, uintptr_t ra);
 uint64_t pmu_cpu_misc_enable(CPUX86State *env, uint64_t val);
+
+/* Signal a PMI, whatever it is for. */
+void pmu_cpu_signal(CPUX86State *env);
 
 /* SMI, when what has retired before has been settled, and RSM. */
 void pmu_cpu_smi(CPUX86State *env);

@@ -138,12 +138,38 @@ void retire_cpu_one(CPUX86State *env, RetireRow row, bool is_far)
     retire_cpu_observe(env, &story, UINT_MAX);
 }
 
+void retire_cpu_delivered(CPUX86State *env, RetireRow row, uint64_t ip,
+                          int vector)
+{
+    X86CPU *cpu = env_archcpu(env);
+
+    if (vector == RETIRE_VECTOR_INT) {
+        RetireStory story = {
+            .ip = ip, .row = row, .is_far = true, .entry = true,
+            .delivered = true,
+        };
+
+        retire_cpu_observe(env, &story, UINT_MAX);
+        return;
+    }
+    for (int i = RETIRE_MAX_OBSERVERS; i-- > 0;) {
+        const RetireObserver *o = cpu->retire_observer[i];
+
+        if (o && o->delivered) {
+            o->delivered(env, row, ip, vector);
+        }
+    }
+}
+
 void retire_cpu_observe(CPUX86State *env, const RetireStory *story,
                         unsigned told)
 {
     X86CPU *cpu = env_archcpu(env);
 
     retire_cpu_settle(env);
+    if (!story->part) {
+        env->retire.clock += RETIRE_CHARGE(1, 0);
+    }
     for (int i = RETIRE_MAX_OBSERVERS; i-- > 0;) {
         if (cpu->retire_observer[i] && (told >> i & 1)) {
             cpu->retire_observer[i]->observe(env, story);

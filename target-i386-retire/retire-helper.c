@@ -46,6 +46,16 @@ void helper_retire_observe(CPUX86State *env, target_ulong ip, uint32_t desc)
     retire_cpu_observe(env, &story, desc >> RETIRE_DESC_OBSERVERS_SHIFT & 0xff);
 }
 
+/* The near branch at @from has been taken. */
+void helper_retire_taken(CPUX86State *env, target_ulong from, target_ulong to)
+{
+    RETIRE_FOREACH_TOLD(env, o) {
+        if ((*o)->taken) {
+            (*o)->taken(env, from, to);
+        }
+    }
+}
+
 /*
  * A REP string instruction at @ip is left before it has finished, and begins
  * again; its block has @charged it, or it is observed.

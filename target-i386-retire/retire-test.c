@@ -46,13 +46,13 @@ static void show_registers(GString *line, CPUX86State *env)
 }
 
 /* The last branches, the last one of all first; this one may be that. */
-static void show_branches(GString *line, const RetireLbr *lbr)
+static void show_branches(GString *line, const BranchRing *lbr)
 {
     unsigned top = lbr->top / sizeof(uint64_t);
 
     g_string_append(line, " lbr=");
     for (int i = 1; i <= LBR_SHOWN; i++) {
-        unsigned n = (top - i) % RETIRE_NR_LBR;
+        unsigned n = (top - i) % BRANCH_NR;
 
         g_string_append_printf(line, "%" PRIx64 "-%" PRIx64 ",",
                                lbr->from[n], lbr->to[n]);
@@ -92,7 +92,7 @@ static void test_observe(CPUX86State *env, const RetireStory *story)
                            story->taken, story->predicted, story->mispredicted,
                            story->is_far, story->entry);
     show_registers(line, env);
-    show_branches(line, &retire_models(env)->lbr);
+    show_branches(line, &env_archcpu(env)->branch_ring);
     show_accesses(line, story);
     qemu_log("%s\n", line->str);
 }

@@ -11,7 +11,7 @@
 
 /*
  * Who wants to know what retires: LWP, performance counters.  These run on the
- * CPU's own thread; begin(), miss_due() and miss() may be NULL.
+ * CPU's own thread; all from taken() on may be NULL.
  */
 typedef struct RetireObserver {
     /* What it wants to know in @row, where @env is. */
@@ -28,6 +28,13 @@ typedef struct RetireObserver {
      * has the state between it and the next one; may raise an exception there.
      */
     void (*observe)(CPUX86State *env, const RetireStory *story);
+    /* RETIRE_WANT_TAKEN: effective addresses; EIP need not be that of @to. */
+    void (*taken)(CPUX86State *env, uint64_t from, uint64_t to);
+    /*
+     * An exception or interrupt @vector has been delivered, which came at
+     * effective address @ip in @row.  EIP is that of the handler.
+     */
+    void (*delivered)(CPUX86State *env, RetireRow row, uint64_t ip, int vector);
     /* RetireDistance.now: the instruction at EIP is next; the same. */
     void (*begin)(CPUX86State *env);
     /*
@@ -46,18 +53,18 @@ typedef struct RetireObserver {
  * state and are not migrated.
  */
 #define RETIRE_TB_WANTS_SHIFT       32
-#define RETIRE_TB_OBSERVERS_SHIFT   48
+#define RETIRE_TB_OBSERVERS_SHIFT   52
 #define RETIRE_TB_STEP_SHIFT        56
 
 static inline RetireWants retire_tb_wants(uint64_t flags)
 {
-    return flags >> RETIRE_TB_WANTS_SHIFT & 0xffff;
+    return flags >> RETIRE_TB_WANTS_SHIFT & 0xfffff;
 }
 
 /* A bit for each of X86CPU.retire_observer[] */
 static inline unsigned retire_tb_observers(uint64_t flags)
 {
-    return flags >> RETIRE_TB_OBSERVERS_SHIFT & 0xff;
+    return flags >> RETIRE_TB_OBSERVERS_SHIFT & 0xf;
 }
 
 /* How many instructions, the last of which is observed; or 0. */
@@ -272,6 +279,24 @@ static inline void retire_one(CPUX86State *env, RetireRow row, bool is_far)
 {
     if (unlikely(env_archcpu(env)->retire_observer[0])) {
         retire_cpu_one(env, row, is_far);
+    }
+}
+
+/*
+ * An exception or interrupt @vector has been delivered, which came at effective
+ * address @ip in @row; or RETIRE_VECTOR_INT, and INT n, INT3 or INTO has
+ * retired.
+ */
+#define RETIRE_VECTOR_INT   (-1)
+
+void retire_cpu_delivered(CPUX86State *env, RetireRow row, uint64_t ip,
+                          int vector);
+
+static inline void retire_delivered(CPUX86State *env, RetireRow row,
+                                    uint64_t ip, int vector)
+{
+    if (unlikely(env_archcpu(env)->retire_observer[0])) {
+        retire_cpu_delivered(env, row, ip, vector);
     }
 }
 

@@ -32,7 +32,6 @@
 /* IA32_PERF_GLOBAL_STATUS, IA32_PERF_GLOBAL_INUSE */
 #define STATUS_FIXED_SHIFT  32
 #define STATUS_TOPA_PMI     (1ull << 55)
-#define STATUS_LBR_FRZ      (1ull << 58)
 #define STATUS_CTR_FRZ      (1ull << 59)
 #define STATUS_ASCI         (1ull << 60)
 #define STATUS_UNCORE       (1ull << 61)
@@ -40,9 +39,6 @@
 #define STATUS_COND_CHGD    (1ull << 63)
 #define INUSE_PMI           (1ull << 63)
 
-/* IA32_DEBUGCTL */
-#define DEBUGCTL_LBR        (1u << 0)
-#define DEBUGCTL_BTF        (1u << 1)
 
 /* CPUID.0AH */
 #define LEAF_NO_SLOTS       0x80u   /* EBX: topdown slots */
@@ -495,7 +491,6 @@ typedef enum PmuReg {
     REG_STATUS_SET,
     REG_INUSE,
     REG_CAPS,
-    REG_DEBUGCTL,
     REG_OFFCORE,
 } PmuReg;
 
@@ -510,7 +505,6 @@ static const struct {
     { 0x0c1, 0x0c8, REG_PMC, INTEL, 0 },
     { 0x186, 0x18d, REG_EVTSEL, INTEL, 0 },
     { 0x4c1, 0x4c8, REG_PMC_FULL, INTEL, 0 },
-    { 0x1d9, 0x1d9, REG_DEBUGCTL, INTEL, 2 },
     { 0x1a6, 0x1a7, REG_OFFCORE, INTEL, 0 },
     { 0x309, 0x30b, REG_FIXED, INTEL, 2 },
     { 0x345, 0x345, REG_CAPS, INTEL, 0 },
@@ -523,17 +517,6 @@ static const struct {
     { 0x30c, 0x30f, REG_ABSENT, INTEL, 0 },     /* IA32_FIXED_CTR3 */
     { 0x3f1, 0x3f2, REG_ABSENT, INTEL, 0 },     /* PEBS */
     { 0x3f6, 0x3f7, REG_ABSENT, INTEL, 0 },
-    { 0x600, 0x600, REG_ABSENT, INTEL, 0 },     /* IA32_DS_AREA */
-    { 0x040, 0x047, REG_ABSENT, INTEL, 0 },     /* last branch records */
-    { 0x060, 0x067, REG_ABSENT, INTEL, 0 },
-    { 0x1c8, 0x1c9, REG_ABSENT, INTEL, 0 },
-    { 0x680, 0x69f, REG_ABSENT, INTEL, 0 },
-    { 0x6c0, 0x6df, REG_ABSENT, INTEL, 0 },
-    { 0xdc0, 0xddf, REG_ABSENT, INTEL, 0 },
-    { 0x1200, 0x121f, REG_ABSENT, INTEL, 0 },
-    { 0x14ce, 0x14cf, REG_ABSENT, INTEL, 0 },
-    { 0x1500, 0x151f, REG_ABSENT, INTEL, 0 },
-    { 0x1600, 0x161f, REG_ABSENT, INTEL, 0 },
 #undef INTEL
     { 0xc0000300, 0xc0000300, REG_STATUS, PMU_VENDOR_AMD, 0 },
     { 0xc0000301, 0xc0000301, REG_GLOBAL_CTRL, PMU_VENDOR_AMD, 0 },
@@ -719,7 +702,7 @@ static uint64_t global_mask(const PmuConfig *config)
 static uint64_t status_mask(const PmuConfig *config)
 {
     return global_mask(config) |
-           (config->version >= 4 ? STATUS_TOPA_PMI | STATUS_LBR_FRZ |
+           (config->version >= 4 ? STATUS_TOPA_PMI | PMU_STATUS_LBR_FRZ |
                                    STATUS_CTR_FRZ | STATUS_ASCI |
                                    STATUS_UNCORE | STATUS_OVF_BUF : 0);
 }
@@ -730,7 +713,7 @@ static uint64_t status_reset_mask(const PmuConfig *config)
            (config->version >= 3 ? STATUS_UNCORE : 0);
 }
 
-static uint64_t debugctl_mask(const PmuConfig *config)
+uint64_t pmu_debugctl_mask(const PmuConfig *config)
 {
     if (config->version < 2) {
         return 0;
@@ -1038,7 +1021,7 @@ static void freeze(PmuState *s, const PmuConfig *config)
 {
     if (config->version >= 4) {
         s->global_status |=
-            (s->debugctl & PMU_FREEZE_LBRS_ON_PMI ? STATUS_LBR_FRZ : 0) |
+            (s->debugctl & PMU_FREEZE_LBRS_ON_PMI ? PMU_STATUS_LBR_FRZ : 0) |
             (s->debugctl & PMU_FREEZE_PERFMON_ON_PMI ? STATUS_CTR_FRZ : 0);
     } else if (s->debugctl & PMU_FREEZE_PERFMON_ON_PMI) {
         s->global_ctrl = 0;
@@ -1213,8 +1196,7 @@ static PmuAccess find_msr(const PmuConfig *config, uint32_t msr, PmuReg *reg,
         }
         *reg = msrs[i].reg;
         *index = msr - msrs[i].first;
-        if ((*reg == REG_DEBUGCTL && config->version < 2) ||
-            (*reg == REG_OFFCORE && !offcore_masks(config))) {
+        if (*reg == REG_OFFCORE && !offcore_masks(config)) {
             return PMU_MSR_OTHER;
         }
         if ((msrs[i].vendor == PMU_VENDOR_AMD) != is_amd(config) ||
@@ -1309,9 +1291,6 @@ PmuAccess pmu_rdmsr(PmuState *s, const PmuConfig *config, uint32_t msr,
     case REG_CAPS:
         *val = config->perf_capabilities;
         break;
-    case REG_DEBUGCTL:
-        *val = s->debugctl;
-        break;
     case REG_OFFCORE:
         *val = s->offcore[index];
         break;
@@ -1341,8 +1320,6 @@ static uint64_t reserved(const PmuConfig *config, PmuReg reg)
         return ~status_reset_mask(config);
     case REG_STATUS_SET:
         return ~status_mask(config);
-    case REG_DEBUGCTL:
-        return ~(debugctl_mask(config) | DEBUGCTL_LBR | DEBUGCTL_BTF);
     default:
         return 0;
     }
@@ -1389,13 +1366,6 @@ PmuAccess pmu_wrmsr(PmuState *s, const PmuConfig *config, uint32_t msr,
         break;
     case REG_STATUS_SET:
         s->global_status |= val & status_mask(config);
-        break;
-    case REG_DEBUGCTL:
-        /*
-         * There are no last branch records, nor a trap for each branch;
-         * software can see that these bits do not stay set.
-         */
-        s->debugctl = val & debugctl_mask(config);
         break;
     case REG_OFFCORE:
         s->offcore[index] = val;
@@ -1493,10 +1463,10 @@ bool pmu_load_state(PmuState *s, const PmuConfig *config)
     bad |= s->fixed_ctr_ctrl & ~fixed_ctrl_mask(config);
     bad |= s->global_ctrl & ~global_mask(config);
     bad |= s->global_status & ~status_mask(config);
-    bad |= s->debugctl & ~debugctl_mask(config);
+    bad |= s->debugctl & ~pmu_debugctl_mask(config);
     if (s->smm_frozen) {
         bad |= s->smm_global_ctrl & ~global_mask(config);
-        bad |= s->smm_debugctl & ~debugctl_mask(config);
+        bad |= s->smm_debugctl & ~pmu_debugctl_mask(config);
         bad |= ~s->smm_debugctl & PMU_FREEZE_WHILE_SMM;
     } else {
         bad |= s->smm_global_ctrl | s->smm_debugctl;

@@ -130,6 +130,8 @@ typedef struct PmuConfig {
 #define PMU_CAP_FREEZE_WHILE_SMM    (1u << 12)
 #define PMU_CAP_FULL_WIDTH_WRITE    (1u << 13)
 
+#define PMU_STATUS_LBR_FRZ          (1ull << 58)    /* of GLOBAL_STATUS */
+
 /* Bits of IA32_DEBUGCTL (SDM 17.4.1) that can be set. */
 #define PMU_FREEZE_LBRS_ON_PMI      (1u << 11)
 #define PMU_FREEZE_PERFMON_ON_PMI   (1u << 12)
@@ -234,8 +236,15 @@ void pmu_cpuid_80000022(const PmuConfig *config, uint32_t regs[4]);
  * there is no such MSR (P6, AMD).
  */
 #define PMU_MISC_ENABLE     0x1880u
+#define PMU_MISC_NO_BTS     (1u << 11)
 
 uint64_t pmu_misc_enable(const PmuConfig *config);
+
+/*
+ * The bits of IA32_DEBUGCTL that are in PmuState.debugctl.  The MSR is not here
+ * because others have bits of it, too: who has it sets these.
+ */
+uint64_t pmu_debugctl_mask(const PmuConfig *config);
 
 /*
  * Whether delivery of a PMI sets LVTPC's mask bit (SDM 10.5.1): not on AMD's,

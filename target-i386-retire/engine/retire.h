@@ -83,14 +83,6 @@ typedef struct RetireConfig {
     bool family_15h;        /* but for those, of which it shows nothing */
 } RetireConfig;
 
-/* The last near branches that were taken, in a ring; effective addresses. */
-#define RETIRE_NR_LBR   32
-
-typedef struct RetireLbr {
-    uint8_t top;            /* offset of the oldest one, modulo 256 */
-    uint64_t from[RETIRE_NR_LBR], to[RETIRE_NR_LBR];
-} RetireLbr;
-
 /* An access of an instruction that is observed */
 typedef struct RetireAccess {
     uint64_t addr;          /* linear */
@@ -119,7 +111,6 @@ typedef struct RetireModels {
     const struct RetireObserver *told[RETIRE_MAX_OBSERVERS + 1];
     RetireFilter filter;
     RetirePredictor predictor;
-    RetireLbr lbr;
     RetireAccesses accesses;
 } RetireModels;
 
@@ -141,9 +132,20 @@ typedef enum RetireWants {
     RETIRE_WANT_SOURCES = 1 << 4,   /* they go through the caches */
     RETIRE_WANT_RANGE = 1 << 5,     /* only what ip_first, ip_span hold */
     RETIRE_WANT_COUNT = 1 << 6,     /* instructions, which all others imply */
-    RETIRE_WANT_LBR = 1 << 7,       /* near ones that are taken, in a ring */
-    RETIRE_WANT_STORY = 1 << 8,     /* of what is observed, its accesses */
+    RETIRE_WANT_STORY = 1 << 7,     /* of what is observed, its accesses */
+    /*
+     * X86CPU.branch_ring has near branches that are taken, or, as a bit for
+     * each RetireBranch, some of them.  Who wants them adds far branches,
+     * interrupts and exceptions, of which it is told.
+     */
+    RETIRE_WANT_LBR = 0x3f << 8,
+    RETIRE_WANT_LBR_STACK = 1 << 14,    /* a RET takes its CALL away */
+    RETIRE_WANT_LBR_CLOCK = 1 << 15,    /* and when that was */
+    RETIRE_WANT_BTF = 1 << 16,      /* EFLAGS.TF is for taken branches only */
+    RETIRE_WANT_TAKEN = 1 << 17,    /* observers are told of each of them */
 } RetireWants;
+
+#define RETIRE_WANT_LBR_OF(branch) (1 << (7 + (branch)))
 
 /*
  * A block of @insns instructions takes RETIRE_CHARGE(insns, branch) off
@@ -170,6 +172,7 @@ typedef struct RetireState {
     int32_t misses, misses_armed;
     int32_t miss_charge;    /* each takes this off the budget, too */
     RetireRow row;          /* of what is taken off the budget */
+    uint64_t clock;         /* all that has been reported or observed */
     /* See RetireDistance.exact: the due-th of what has been charged, or 0. */
     uint16_t due;
     bool foreseen;          /* so it is when the budget is exhausted next */
@@ -239,6 +242,7 @@ typedef struct RetireStory {
     bool taken;             /* if it is a branch */
     bool is_far;            /* a far branch */
     bool entry;             /* it enters the kernel */
+    bool delivered;         /* INT n or the like: it is @is_far and @entry */
     bool part;              /* only an iteration of a REP, not the last one */
     bool trap;              /* a debug trap is going to be raised behind it */
     bool predicted;         /* there was anything to go by, */
@@ -281,6 +285,18 @@ static inline RetireClass retire_mispredicted(RetireClass class)
            RETIRE_MISP_RET + (class - RETIRE_RET);
 }
 
+/*
+ * All instructions that have retired while somebody counted, in bits 61:16.
+ * What misses take off the budget is none.
+ */
+static inline uint64_t retire_clock(const RetireState *r)
+{
+    uint32_t misses = r->misses_armed - r->misses;
+
+    return r->clock +
+           (uint32_t)(r->armed - r->budget - misses * r->miss_charge);
+}
+
 #define RETIRE_NEVER    INT32_MAX       /* no budget is that much */
 
 /* What is to be reported of the budget; from then on it has been. */
@@ -296,6 +312,7 @@ static inline RetireTotals retire_take(RetireState *r)
     };
 
     r->due = 0;
+    r->clock = retire_clock(r);
     r->armed = r->budget;
     r->restored = RETIRE_NEVER;
     r->misses_armed = r->misses;

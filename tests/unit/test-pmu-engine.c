@@ -19,7 +19,6 @@
 #define STATUS_SET      0x391
 #define GLOBAL_INUSE    0x392
 #define PERF_CAPS       0x345
-#define DEBUGCTL        0x1d9
 #define K7_EVTSEL(n)    (0xc0010000 + (n))
 #define K7_PERFCTR(n)   (0xc0010004 + (n))
 #define EXT_EVTSEL(n)   (0xc0010200 + 2 * (n))
@@ -375,11 +374,6 @@ static void test_presence(void)
         }
         gp(FIXED_CTR(3));
         gp(0x30f);
-        if (version >= 2) {
-            g_assert_cmphex(rd(DEBUGCTL), ==, 0);
-        } else {
-            other(DEBUGCTL);
-        }
         gp(EXT_EVTSEL(0));
         gp(K7_PERFCTR(3));
         gp(V2_CTL);
@@ -392,19 +386,6 @@ static void test_presence(void)
     gp(A_PMC(0));
 
     /* What is not there yet */
-    gp(0x40);           /* LBR */
-    gp(0x67);
-    gp(0x1c8);
-    gp(0x1c9);
-    gp(0x680);
-    gp(0x6df);
-    gp(0xdc0);
-    gp(0xddf);
-    gp(0x14ce);
-    gp(0x1500);
-    gp(0x161f);
-    gp(0x121f);
-    gp(0x600);          /* DS */
     gp(0x3f1);          /* PEBS */
     gp(0x3f2);
     gp(0x3f6);
@@ -440,7 +421,6 @@ static void test_presence(void)
     gp(A_PMC(0));
     gp(PERF_CAPS);
     gp(GLOBAL_CTRL);
-    other(DEBUGCTL);
 
     be_k7();
     gp(PMC(0));
@@ -451,7 +431,6 @@ static void test_presence(void)
     gp(V2_CTL);
     gp(V2_STATUS_CLR);
     gp(V2_STATUS_SET);
-    other(DEBUGCTL);
     be(PMU_VENDOR_AMD, 0x15, 2);
     g_assert_cmphex(rd(EXT_PERFCTR(5)), ==, 0);
     gp(V2_CTL);
@@ -576,21 +555,14 @@ static void test_debugctl(void)
 {
     for (unsigned version = 2; version <= 5; version++) {
         be_version(version);
-        /* LBR and BTF may be written, and stay 0. */
-        wr(DEBUGCTL, 3);
-        g_assert_cmphex(rd(DEBUGCTL), ==, 0);
-        wr(DEBUGCTL, FREEZE_LBRS | FREEZE_PERFMON | FREEZE_SMM | 3);
-        g_assert_cmphex(rd(DEBUGCTL), ==,
+        g_assert_cmphex(pmu_debugctl_mask(&config), ==,
                         FREEZE_LBRS | FREEZE_PERFMON | FREEZE_SMM);
-        for (int bit = 2; bit < 64; bit++) {
-            if (bit != 11 && bit != 12 && bit != 14) {
-                wr_gp(DEBUGCTL, 1ull << bit);
-            }
-        }
     }
     be_intel(0x17);
-    wr_gp(DEBUGCTL, FREEZE_SMM);
-    wr(DEBUGCTL, FREEZE_LBRS | FREEZE_PERFMON);
+    g_assert_cmphex(pmu_debugctl_mask(&config), ==,
+                    FREEZE_LBRS | FREEZE_PERFMON);
+    be_version(1);
+    g_assert_cmphex(pmu_debugctl_mask(&config), ==, 0);
 }
 
 static void test_reset(void)
@@ -600,7 +572,7 @@ static void test_reset(void)
     wr(PMC(0), -1);
     wr(FIXED_CTR_CTRL, 0x33);
     wr(GLOBAL_CTRL, FIXED_BIT(0) | 1);
-    wr(DEBUGCTL, FREEZE_PERFMON);
+    pmu.debugctl = FREEZE_PERFMON;
     pmu_count(&pmu, PMU_USR, PMU_INSNS, 1);
     pmu_reset(&pmu, &config);
     g_assert_false(pmu_settle(&pmu, &config));
@@ -609,7 +581,7 @@ static void test_reset(void)
     g_assert_cmphex(rd(PERFEVTSEL(0)), ==, 0);
     g_assert_cmphex(rd(PMC(0)), ==, 0);
     g_assert_cmphex(rd(FIXED_CTR_CTRL), ==, 0);
-    g_assert_cmphex(rd(DEBUGCTL), ==, 0);
+    g_assert_cmphex(pmu.debugctl, ==, 0);
     g_assert_cmphex(pmu_wanted(&pmu, PMU_OS), ==, 0);
 
     /* Software for version 1 does not know GLOBAL_CTRL. */
@@ -1522,8 +1494,8 @@ static void test_freeze(void)
             wr(PERFEVTSEL(1), RUN | 0xc0);
             wr(FIXED_CTR_CTRL, 3);
             wr(GLOBAL_CTRL, 3 | FIXED_BIT(0));
-            wr(DEBUGCTL, (lbrs ? FREEZE_LBRS : 0) |
-                         (perfmon ? FREEZE_PERFMON : 0));
+            pmu.debugctl = (lbrs ? FREEZE_LBRS : 0) |
+                           (perfmon ? FREEZE_PERFMON : 0);
             wr(PMC(0), -5);
             /* Without INT, an overflow freezes nothing. */
             wr(PMC(1), -2);
@@ -1568,16 +1540,16 @@ static void test_smm(void)
     pmu_rsm(&pmu, &config);
     g_assert_cmphex(rd(GLOBAL_CTRL), ==, 1);
 
-    wr(DEBUGCTL, FREEZE_SMM | FREEZE_PERFMON);
+    pmu.debugctl = FREEZE_SMM | FREEZE_PERFMON;
     pmu_count(&pmu, PMU_OS, PMU_INSNS, 2);
     pmu_smi(&pmu, &config);
     g_assert_cmphex(rd(GLOBAL_CTRL), ==, 0);
     run(PMU_OS, 100);
     g_assert_cmpint(rd(PMC(0)), ==, 5);
-    wr(DEBUGCTL, 0);
+    pmu.debugctl = 0;
     pmu_count(&pmu, PMU_OS, PMU_INSNS, 100);
     pmu_rsm(&pmu, &config);
-    g_assert_cmphex(rd(DEBUGCTL), ==, FREEZE_SMM | FREEZE_PERFMON);
+    g_assert_cmphex(pmu.debugctl, ==, FREEZE_SMM | FREEZE_PERFMON);
     g_assert_cmphex(rd(GLOBAL_CTRL), ==, 1);
     run(PMU_OS, 1);
     g_assert_cmpint(rd(PMC(0)), ==, 6);
@@ -1653,7 +1625,7 @@ static void test_load(void)
     wr(PMC(0), -100);
     wr(FIXED_CTR_CTRL, 0xb);
     wr(GLOBAL_CTRL, 9 | FIXED_BIT(0));
-    wr(DEBUGCTL, FREEZE_PERFMON | FREEZE_SMM);
+    pmu.debugctl = FREEZE_PERFMON | FREEZE_SMM;
     wr(STATUS_SET, LBR_FRZ);
     pmu_count(&pmu, PMU_USR, PMU_COND_TAKEN, 4);
     g_assert_false(run(PMU_USR, 10));
@@ -2067,7 +2039,7 @@ static void test_random(void)
         }
         if (config.version >= 2) {
             wr(GLOBAL_CTRL, 0x700000000ull | ONES(config.counters));
-            wr(DEBUGCTL, rnd() & FREEZE_PERFMON);
+            pmu.debugctl = rnd() & FREEZE_PERFMON;
         }
         run_program(cpu, &pmis, &exact);
     }

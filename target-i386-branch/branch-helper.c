@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* Branch records under TCG: what is taken, and MSRs. */
+
+#include "qemu/osdep.h"
+#include "qemu/log.h"
+#include "branch.h"
+#include "engine/bts.h"
+#include "pmu/pmu.h"
+#include "retire/retire.h"
+#include "retire/retire-mem.h"
+#include "tcg/helper-tcg.h"
+
+#define MSR_IA32_DEBUGCTL   0x1d9
+
+/* The order of RetireBranch */
+static const BranchClass near_classes[] = {
+    [RETIRE_BRANCH_COND] = BRANCH_JCC,
+    [RETIRE_BRANCH_JMP] = BRANCH_JMP_REL,
+    [RETIRE_BRANCH_CALL] = BRANCH_CALL_REL,
+    [RETIRE_BRANCH_RET] = BRANCH_RET,
+    [RETIRE_BRANCH_JMP_ABS] = BRANCH_JMP_IND,
+    [RETIRE_BRANCH_CALL_ABS] = BRANCH_CALL_IND,
+};
+
+static uint32_t branch_cpu_wants(X86CPU *cpu, bool os)
+{
+    return branch_wants(&cpu->branch, &cpu->branch_config, os,
+                        cpu->env.pmu.global_status & PMU_STATUS_LBR_FRZ);
+}
+
+static RetireWants branch_retire_wants(CPUX86State *env, RetireRow row)
+{
+    X86CPU *cpu = env_archcpu(env);
+    uint32_t here = branch_cpu_wants(cpu, row == RETIRE_OS);
+    uint32_t there = branch_cpu_wants(cpu, row != RETIRE_OS);
+    RetireWants wants = 0;
+
+    for (int i = RETIRE_BRANCH_COND; i < ARRAY_SIZE(near_classes); i++) {
+        if (here & BRANCH_WANT(near_classes[i])) {
+            wants |= RETIRE_WANT_LBR_OF(i);
+        }
+    }
+    if (wants && (here & BRANCH_WANT_PREDICTIONS)) {
+        wants |= RETIRE_WANT_PREDICT;
+    }
+    if (here & BRANCH_WANT_CALL_STACK) {
+        wants |= RETIRE_WANT_LBR_STACK;
+    }
+    if (here & BRANCH_WANT_BTF) {
+        wants |= RETIRE_WANT_BTF;
+    }
+    if (here & BRANCH_WANT_BTS) {
+        wants |= RETIRE_WANT_TAKEN;
+    }
+    /* It is where a branch goes that says whether it is recorded. */
+    if ((here | there) & (BRANCH_WANT_RECORDS | BRANCH_WANT_BTS)) {
+        wants |= RETIRE_WANT_COUNT;
+        if ((here | there) & BRANCH_WANT_CYCLES) {
+            wants |= RETIRE_WANT_LBR_CLOCK;
+        }
+    }
+    return wants;
+}
+
+static void branch_retire_distance(CPUX86State *env, RetireRow row,
+                                   RetireDistance *d)
+{
+}
+
+static void branch_retire_count(CPUX86State *env, RetireRow row,
+                                const RetireTotals *n)
+{
+}
+
+/*
+ * Where the host has what a supervisor may write, whatever runs, and without
+ * regard to SMAP.
+ */
+static int bts_mmu_idx(CPUX86State *env)
+{
+    return env->hflags & HF_LMA_MASK ? MMU_KNOSMAP64_IDX : MMU_KNOSMAP32_IDX;
+}
+
+static inline void *bts_quick(void *env, uint64_t addr, uint32_t len)
+{
+    if ((addr ^ (addr + len - 1)) & TARGET_PAGE_MASK) {
+        return NULL;
+    }
+    return tlb_vaddr_to_host(env, addr, MMU_DATA_STORE, bts_mmu_idx(env));
+}
+
+static void *bts_host(void *env, uint64_t addr, uint32_t len)
+{
+    void *host;
+    /* This also tells whoever wants to know of what is written. */
+    int flags = probe_access_flags(env, addr, len, MMU_DATA_STORE,
+                                   bts_mmu_idx(env), true, &host, 0);
+
+    return flags & (TLB_INVALID_MASK | TLB_MMIO) ? NULL : host;
+}
+
+static void branch_retire_taken(CPUX86State *env, uint64_t from, uint64_t to)
+{
+    X86CPU *cpu = env_archcpu(env);
+
+    switch (bts_record(&cpu->branch, &cpu->branch_config, from, to, bts_quick,
+                       bts_host, env)) {
+    case BTS_PMI:
+        pmu_cpu_signal(env);
+        break;
+    case BTS_NO_AREA:
+        qemu_log_mask(LOG_GUEST_ERROR, "BTS: the DS area at %016" PRIx64
+                      " is not writable memory\n", cpu->branch.ds_area);
+        break;
+    case BTS_NO_BUFFER:
+        qemu_log_mask(LOG_GUEST_ERROR, "BTS: the buffer is not writable memory"
+                      "\n");
+        break;
+    case BTS_STORED:
+    case BTS_FULL:
+        break;
+    }
+}
+
+static void record(CPUX86State *env, RetireRow row, uint64_t ip,
+                   BranchClass class)
+{
+    X86CPU *cpu = env_archcpu(env);
+    BranchTaken branch = {
+        .from = ip,
+        .to = env->eip,
+        .class = class,
+        .from_os = row == RETIRE_OS,
+        .to_os = retire_row(env) == RETIRE_OS,
+    };
+
+    branch_record(&cpu->branch, &cpu->branch_config, &cpu->branch_ring,
+                  &branch, env->pmu.global_status & PMU_STATUS_LBR_FRZ,
+                  retire_clock(&env->retire));
+    if (branch_cpu_wants(cpu, branch.to_os) & BRANCH_WANT_BTS) {
+        branch_retire_taken(env, ip, env->eip);
+    }
+}
+
+/* Near branches are recorded where they are translated. */
+static void branch_retire_observe(CPUX86State *env, const RetireStory *story)
+{
+    if (story->is_far) {
+        record(env, story->row, story->ip,
+               story->delivered ? BRANCH_EVENT : BRANCH_FAR);
+    }
+}
+
+static void branch_retire_delivered(CPUX86State *env, RetireRow row,
+                                    uint64_t ip, int vector)
+{
+    if (vector == EXCP01_DB) {
+        branch_debug(&env_archcpu(env)->branch);
+    } else {
+        record(env, row, ip, BRANCH_EVENT);
+    }
+    cpu_sync_retire(env);
+}
+
+static const RetireObserver branch_observer = {
+    .wants = branch_retire_wants,
+    .distance = branch_retire_distance,
+    .count = branch_retire_count,
+    .observe = branch_retire_observe,
+    .taken = branch_retire_taken,
+    .delivered = branch_retire_delivered,
+};
+
+void branch_cpu_sync(X86CPU *cpu)
+{
+    uint32_t wants = branch_cpu_wants(cpu, true) | branch_cpu_wants(cpu, false);
+
+    /* What is off shall cost nothing, and nearly always it is off for ever. */
+    if (wants && !cpu->branch_observed) {
+        cpu->branch_observed = true;
+        retire_add_observer(cpu, &branch_observer, false);
+    }
+    cpu_sync_retire(&cpu->env);
+}
+
+void branch_cpu_pmi(CPUX86State *env)
+{
+    X86CPU *cpu = env_archcpu(env);
+
+    branch_pmi(&cpu->branch, &cpu->branch_config,
+               env->pmu.debugctl & PMU_FREEZE_LBRS_ON_PMI);
+}
+
+uint64_t branch_cpu_rdmsr(CPUX86State *env, uint32_t msr, uintptr_t ra)
+{
+    X86CPU *cpu = env_archcpu(env);
+    uint64_t val;
+
+    switch (branch_rdmsr(&cpu->branch, &cpu->branch_config, &cpu->branch_ring,
+                         msr, &val)) {
+    case BRANCH_MSR_GP:
+        raise_exception_err_ra(env, EXCP0D_GPF, 0, ra);
+    case BRANCH_MSR_OTHER:
+        return pmu_cpu_rdmsr(env, msr, ra);
+    case BRANCH_MSR_OK:
+        break;
+    }
+    if (msr == MSR_IA32_DEBUGCTL) {
+        val |= env->pmu.debugctl;
+    }
+    return val;
+}
+
+void branch_cpu_wrmsr(CPUX86State *env, uint32_t msr, uint64_t val,
+                      uintptr_t ra)
+{
+    X86CPU *cpu = env_archcpu(env);
+
+    switch (branch_wrmsr(&cpu->branch, &cpu->branch_config, &cpu->branch_ring,
+                         msr, val)) {
+    case BRANCH_MSR_GP:
+        raise_exception_err_ra(env, EXCP0D_GPF, 0, ra);
+    case BRANCH_MSR_OTHER:
+        pmu_cpu_wrmsr(env, msr, val, ra);
+        return;
+    case BRANCH_MSR_OK:
+        break;
+    }
+    cpu->branch_used |= val != 0;
+    if (msr == MSR_IA32_DEBUGCTL) {
+        env->pmu.debugctl = val & cpu->branch_config.debugctl_other;
+    }
+    branch_cpu_sync(cpu);
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* Branch records under TCG: what the rest of target/i386 calls. */
+
+#ifndef I386_BRANCH_H
+#define I386_BRANCH_H
+
+#include "cpu.h"
+
+#ifndef CONFIG_USER_ONLY
+
+/* What the CPU can have of feature word @w, beside what TCG has. */
+uint64_t branch_cpu_supported(X86CPU *cpu, FeatureWord w);
+
+/* Take over what the CPU model and the user have set. */
+bool branch_cpu_realize(X86CPU *cpu, Error **errp);
+void branch_cpu_unrealize(X86CPU *cpu);
+
+/*
+ * To be sent when there is anything, before "cpu/arch_lbr"; and before and
+ * after the loading of a CPU's state.
+ */
+extern const VMStateDescription vmstate_branch;
+void branch_cpu_pre_load(X86CPU *cpu);
+bool branch_cpu_loaded(X86CPU *cpu);
+
+#ifdef CONFIG_TCG
+/*
+ * RDMSR and WRMSR of an MSR that nobody else has, but performance counters; may
+ * raise #GP.
+ */
+uint64_t branch_cpu_rdmsr(CPUX86State *env, uint32_t msr, uintptr_t ra);
+void branch_cpu_wrmsr(CPUX86State *env, uint32_t msr, uint64_t val,
+                      uintptr_t ra);
+
+/* What retires shall be observed from now on if it has to be. */
+void branch_cpu_sync(X86CPU *cpu);
+
+/* A PMI is going to be signalled, and what retired before has been recorded. */
+void branch_cpu_pmi(CPUX86State *env);
+#endif
+
+#else
+
+static inline bool branch_cpu_realize(X86CPU *cpu, Error **errp)
+{
+    return true;
+}
+
+static inline void branch_cpu_unrealize(X86CPU *cpu)
+{
+}
+
+#endif
+
+#endif
