@@ -76,25 +76,28 @@ static void branch_retire_count(CPUX86State *env, RetireRow row,
  * Where the host has what a supervisor may write, whatever runs, and without
  * regard to SMAP.
  */
-static int bts_mmu_idx(CPUX86State *env)
-{
-    return env->hflags & HF_LMA_MASK ? MMU_KNOSMAP64_IDX : MMU_KNOSMAP32_IDX;
-}
+typedef struct BtsSpace {
+    CPUX86State *env;
+    int mmu_idx;
+} BtsSpace;
 
-static inline void *bts_quick(void *env, uint64_t addr, uint32_t len)
+static inline void *bts_quick(void *opaque, uint64_t addr, uint32_t len)
 {
+    BtsSpace *space = opaque;
+
     if ((addr ^ (addr + len - 1)) & TARGET_PAGE_MASK) {
         return NULL;
     }
-    return tlb_vaddr_to_host(env, addr, MMU_DATA_STORE, bts_mmu_idx(env));
+    return retire_mem_tlb(space->env, addr, space->mmu_idx);
 }
 
-static void *bts_host(void *env, uint64_t addr, uint32_t len)
+static void *bts_host(void *opaque, uint64_t addr, uint32_t len)
 {
+    BtsSpace *space = opaque;
     void *host;
     /* This also tells whoever wants to know of what is written. */
-    int flags = probe_access_flags(env, addr, len, MMU_DATA_STORE,
-                                   bts_mmu_idx(env), true, &host, 0);
+    int flags = probe_access_flags(space->env, addr, len, MMU_DATA_STORE,
+                                   space->mmu_idx, true, &host, 0);
 
     return flags & (TLB_INVALID_MASK | TLB_MMIO) ? NULL : host;
 }
@@ -102,9 +105,14 @@ static void *bts_host(void *env, uint64_t addr, uint32_t len)
 static void branch_retire_taken(CPUX86State *env, uint64_t from, uint64_t to)
 {
     X86CPU *cpu = env_archcpu(env);
+    BtsSpace space = {
+        .env = env,
+        .mmu_idx = env->hflags & HF_LMA_MASK ? MMU_KNOSMAP64_IDX :
+                   MMU_KNOSMAP32_IDX,
+    };
 
     switch (bts_record(&cpu->branch, &cpu->branch_config, from, to, bts_quick,
-                       bts_host, env)) {
+                       bts_host, &space)) {
     case BTS_PMI:
         pmu_cpu_signal(env);
         break;

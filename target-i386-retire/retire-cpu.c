@@ -254,6 +254,10 @@ void retire_add_observer(X86CPU *cpu, const RetireObserver *observer,
     assert(n < RETIRE_MAX_OBSERVERS);
     cpu->retire_observer[n] = observer;
     cpu->retire_config.has_caches |= caches;
+    if (observer->taken) {
+        assert(!cpu->retire_models.taken);
+        cpu->retire_models.taken = observer;
+    }
 }
 
 void retire_cpu_unrealize(X86CPU *cpu)

@@ -49,11 +49,7 @@ void helper_retire_observe(CPUX86State *env, target_ulong ip, uint32_t desc)
 /* The near branch at @from has been taken. */
 void helper_retire_taken(CPUX86State *env, target_ulong from, target_ulong to)
 {
-    RETIRE_FOREACH_TOLD(env, o) {
-        if ((*o)->taken) {
-            (*o)->taken(env, from, to);
-        }
-    }
+    retire_models(env)->taken->taken(env, from, to);
 }
 
 /*

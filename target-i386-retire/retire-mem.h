@@ -30,6 +30,24 @@ typedef struct RetireMem {
 int retire_mem_flags(const RetireMem *m, uint64_t addr, uint32_t len,
                      bool nonfault);
 
+#if defined(CONFIG_TCG) && !defined(CONFIG_USER_ONLY)
+/*
+ * Where the host has what may be written as translated code would, if the TLB
+ * has it at hand; or NULL.
+ */
+static inline void *retire_mem_tlb(CPUX86State *env, uint64_t addr, int mmu_idx)
+{
+    const CPUTLBDescFast *fast = &env_cpu(env)->neg.tlb.f[mmu_idx];
+    uintptr_t offset = (addr >> (TARGET_PAGE_BITS - CPU_TLB_ENTRY_BITS)) &
+                       fast->mask;
+    const CPUTLBEntry *entry = (void *)fast->table + offset;
+
+    /* Flags, for which others have to be told, are in the lower bits. */
+    return qatomic_read(&entry->addr_write) == (addr & TARGET_PAGE_MASK) ?
+           (void *)((uintptr_t)addr + entry->addend) : NULL;
+}
+#endif
+
 /*
  * Where the host has a range that is going to be written, or NULL if only
  * retire_mem_st64() and the like reach it now.  The host's accesses are between
@@ -51,7 +69,7 @@ static inline void *retire_mem_host(const RetireMem *m, uint64_t addr,
         return NULL;    /* plugins are told of what helpers store */
     }
 #endif
-    return tlb_vaddr_to_host(m->env, addr, MMU_DATA_STORE, m->mmu_idx);
+    return retire_mem_tlb(m->env, addr, m->mmu_idx);
 #endif
 }
 

@@ -109,6 +109,7 @@ typedef struct RetireAccesses {
 typedef struct RetireModels {
     /* Who is told, and NULL; who has been added last is told first. */
     const struct RetireObserver *told[RETIRE_MAX_OBSERVERS + 1];
+    const struct RetireObserver *taken;     /* who has RETIRE_WANT_TAKEN */
     RetireFilter filter;
     RetirePredictor predictor;
     RetireAccesses accesses;
@@ -142,7 +143,7 @@ typedef enum RetireWants {
     RETIRE_WANT_LBR_STACK = 1 << 14,    /* a RET takes its CALL away */
     RETIRE_WANT_LBR_CLOCK = 1 << 15,    /* and when that was */
     RETIRE_WANT_BTF = 1 << 16,      /* EFLAGS.TF is for taken branches only */
-    RETIRE_WANT_TAKEN = 1 << 17,    /* observers are told of each of them */
+    RETIRE_WANT_TAKEN = 1 << 17,    /* one observer is told of each of them */
 } RetireWants;
 
 #define RETIRE_WANT_LBR_OF(branch) (1 << (7 + (branch)))
@@ -172,7 +173,7 @@ typedef struct RetireState {
     int32_t misses, misses_armed;
     int32_t miss_charge;    /* each takes this off the budget, too */
     RetireRow row;          /* of what is taken off the budget */
-    uint64_t clock;         /* all that has been reported or observed */
+    uint64_t clock;         /* see retire_clock() */
     /* See RetireDistance.exact: the due-th of what has been charged, or 0. */
     uint16_t due;
     bool foreseen;          /* so it is when the budget is exhausted next */
@@ -285,16 +286,10 @@ static inline RetireClass retire_mispredicted(RetireClass class)
            RETIRE_MISP_RET + (class - RETIRE_RET);
 }
 
-/*
- * All instructions that have retired while somebody counted, in bits 61:16.
- * What misses take off the budget is none.
- */
+/* All instructions that have retired while somebody counted, in bits 61:16. */
 static inline uint64_t retire_clock(const RetireState *r)
 {
-    uint32_t misses = r->misses_armed - r->misses;
-
-    return r->clock +
-           (uint32_t)(r->armed - r->budget - misses * r->miss_charge);
+    return r->clock - r->budget;
 }
 
 #define RETIRE_NEVER    INT32_MAX       /* no budget is that much */
@@ -312,7 +307,6 @@ static inline RetireTotals retire_take(RetireState *r)
     };
 
     r->due = 0;
-    r->clock = retire_clock(r);
     r->armed = r->budget;
     r->restored = RETIRE_NEVER;
     r->misses_armed = r->misses;
@@ -346,10 +340,11 @@ static inline bool retire_take_branches(RetireState *r,
  */
 static inline void retire_arm(RetireState *r, int32_t run)
 {
-    int32_t used = r->armed - r->budget;
+    int32_t more = RETIRE_CHARGE(run, 0xffff) - r->armed;
 
-    r->armed = RETIRE_CHARGE(run, 0xffff);
-    r->budget = r->armed - used;
+    r->armed += more;
+    r->budget += more;
+    r->clock += more;
     r->restored = RETIRE_NEVER;
 }
 
@@ -366,6 +361,7 @@ static inline void retire_unretire(RetireState *r, uint32_t insns, bool branch,
 {
     if (r->budget != r->restored && retire_eligible(r, ip)) {
         r->armed -= RETIRE_CHARGE(insns, branch);
+        r->clock -= RETIRE_CHARGE(insns, branch);
     }
     r->restored = r->budget;
     r->foreseen = false;
@@ -379,6 +375,7 @@ static inline void retire_burn(RetireState *r, int32_t charge)
     }
     r->budget -= charge;
     r->armed -= charge;
+    r->clock -= charge;
 }
 
 /* An access of the instruction at page offset @offset counts as @what. */
