@@ -18,7 +18,7 @@ static bool init_config(X86CPU *cpu, BranchConfig *config)
     unsigned family, model = pmu_cpu_model(cpu, &vendor, &family);
     const BranchFlavour *f = branch_flavour((BranchVendor)vendor, family,
                                             model);
-    uint32_t without = BRANCH_WITHOUT_LBR_V2;
+    uint32_t without = 0;
 
     *config = (BranchConfig) { };
     if (!tcg_enabled() || !f) {
@@ -56,6 +56,10 @@ uint64_t branch_cpu_supported(X86CPU *cpu, FeatureWord w)
         return is_architectural(&config) ? CPUID_7_0_EDX_ARCH_LBR : 0;
     case FEAT_PERF_CAPABILITIES:
         return branch_perf_capabilities(&config);
+    case FEAT_SVM:
+        return config.pmu && branch_has_lbrv(&config) ? CPUID_SVM_LBRV : 0;
+    case FEAT_8000_0022_EAX:
+        return config.lbr_v2 ? CPUID_8000_0022_EAX_LBR_V2 : 0;
     default:
         return 0;
     }
@@ -83,6 +87,8 @@ bool branch_cpu_realize(X86CPU *cpu, Error **errp)
     config->ds = env->features[FEAT_1_EDX] & CPUID_DTS;
     config->dtes64 = env->features[FEAT_1_ECX] & CPUID_EXT_DTES64;
     config->ds_cpl = env->features[FEAT_1_ECX] & CPUID_EXT_DSCPL;
+    config->lbr_v2 = env->features[FEAT_8000_0022_EAX] &
+                     CPUID_8000_0022_EAX_LBR_V2;
     if (is_architectural(config)) {
         config->lbr = env->features[FEAT_7_0_EDX] & CPUID_7_0_EDX_ARCH_LBR;
     }

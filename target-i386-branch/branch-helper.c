@@ -11,6 +11,7 @@
 #include "tcg/helper-tcg.h"
 
 #define MSR_IA32_DEBUGCTL   0x1d9
+#define SVM_LBR_CTL_ENABLE  (1u << 0)   /* in a VMCB (APM, appendix B) */
 
 /* The order of RetireBranch */
 static const BranchClass near_classes[] = {
@@ -197,6 +198,72 @@ void branch_cpu_pmi(CPUX86State *env)
 
     branch_pmi(&cpu->branch, &cpu->branch_config,
                env->pmu.debugctl & PMU_FREEZE_LBRS_ON_PMI);
+}
+
+static bool lbr_is_virtual(CPUX86State *env)
+{
+    return (env->features[FEAT_SVM] & CPUID_SVM_LBRV) &&
+           (x86_ldq_phys(env_cpu(env), env->vm_vmcb +
+                         offsetof(struct vmcb, control.lbr_ctl)) &
+            SVM_LBR_CTL_ENABLE);
+}
+
+/* The five registers, in a VMCB or what is like one */
+static void svm_save(CPUX86State *env, uint64_t vmcb)
+{
+    CPUState *cs = env_cpu(env);
+    X86CPU *cpu = env_archcpu(env);
+    BranchSvm s;
+
+    branch_svm_save(&cpu->branch, &cpu->branch_config, &cpu->branch_ring, &s);
+    x86_stq_phys(cs, vmcb + offsetof(struct vmcb, save.dbgctl),
+                 s.debugctl | env->pmu.debugctl);
+    x86_stq_phys(cs, vmcb + offsetof(struct vmcb, save.br_from), s.br_from);
+    x86_stq_phys(cs, vmcb + offsetof(struct vmcb, save.br_to), s.br_to);
+    x86_stq_phys(cs, vmcb + offsetof(struct vmcb, save.last_excp_from),
+                 s.last_excp_from);
+    x86_stq_phys(cs, vmcb + offsetof(struct vmcb, save.last_excp_to),
+                 s.last_excp_to);
+}
+
+static void svm_load(CPUX86State *env, uint64_t vmcb)
+{
+    CPUState *cs = env_cpu(env);
+    X86CPU *cpu = env_archcpu(env);
+    BranchSvm s = {
+        x86_ldq_phys(cs, vmcb + offsetof(struct vmcb, save.dbgctl)),
+        x86_ldq_phys(cs, vmcb + offsetof(struct vmcb, save.br_from)),
+        x86_ldq_phys(cs, vmcb + offsetof(struct vmcb, save.br_to)),
+        x86_ldq_phys(cs, vmcb + offsetof(struct vmcb, save.last_excp_from)),
+        x86_ldq_phys(cs, vmcb + offsetof(struct vmcb, save.last_excp_to)),
+    };
+
+    branch_svm_load(&cpu->branch, &cpu->branch_config, &cpu->branch_ring, &s);
+    env->pmu.debugctl = s.debugctl & cpu->branch_config.debugctl_other;
+    cpu->branch_used = true;
+    branch_cpu_sync(cpu);
+}
+
+/* The host save area is memory, so that a snapshot has the host's, too. */
+void branch_cpu_vmrun(CPUX86State *env)
+{
+    if (lbr_is_virtual(env)) {
+        svm_save(env, env->vm_hsave);
+        svm_load(env, env->vm_vmcb);
+    }
+}
+
+void branch_cpu_vmexit(CPUX86State *env)
+{
+    if (lbr_is_virtual(env)) {
+        /* A VMRUN that fails leaves the guest's as they are. */
+        if (x86_ldq_phys(env_cpu(env), env->vm_vmcb +
+                         offsetof(struct vmcb, control.exit_code)) !=
+            (uint64_t)SVM_EXIT_ERR) {
+            svm_save(env, env->vm_vmcb);
+        }
+        svm_load(env, env->vm_hsave);
+    }
 }
 
 uint64_t branch_cpu_rdmsr(CPUX86State *env, uint32_t msr, uintptr_t ra)

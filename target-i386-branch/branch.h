@@ -35,6 +35,14 @@ void branch_cpu_wrmsr(CPUX86State *env, uint32_t msr, uint64_t val,
 /* What retires shall be observed from now on if it has to be. */
 void branch_cpu_sync(X86CPU *cpu);
 
+/*
+ * LBR virtualization: behind VMRUN's checks of its operand, when env->vm_vmcb
+ * is set and before the guest's state is loaded; and when #VMEXIT has stored
+ * it, if VMRUN has not failed.
+ */
+void branch_cpu_vmrun(CPUX86State *env);
+void branch_cpu_vmexit(CPUX86State *env);
+
 /* A PMI is going to be signalled, and what retired before has been recorded. */
 void branch_cpu_pmi(CPUX86State *env);
 #endif

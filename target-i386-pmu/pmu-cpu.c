@@ -96,10 +96,11 @@ uint64_t pmu_cpu_supported(X86CPU *cpu, FeatureWord w)
 void pmu_cpu_expand_features(X86CPU *cpu)
 {
     static const FeatureWord words[] = {
-        FEAT_1_EDX, FEAT_1_ECX, FEAT_7_0_EDX, FEAT_PERF_CAPABILITIES,
+        FEAT_1_EDX, FEAT_1_ECX, FEAT_7_0_EDX, FEAT_PERF_CAPABILITIES, FEAT_SVM,
     };
     CPUX86State *env = &cpu->env;
     PmuConfig config;
+    uint64_t lbr_v2;
 
     if (!init_config(cpu, &config)) {
         return;
@@ -115,7 +116,12 @@ void pmu_cpu_expand_features(X86CPU *cpu)
     if (env->features[FEAT_7_0_EDX] & CPUID_7_0_EDX_ARCH_LBR) {
         env->cpuid_min_level = MAX(env->cpuid_min_level, 0x1c);
     }
+    lbr_v2 = CPUID_8000_0022_EAX_LBR_V2 &
+             ~env->user_features[FEAT_8000_0022_EAX];
+    env->features[FEAT_8000_0022_EAX] &= ~lbr_v2;
     if (env->features[FEAT_8000_0022_EAX] & CPUID_8000_0022_EAX_PERFMON_V2) {
+        env->features[FEAT_8000_0022_EAX] |=
+            pmu_cpu_supported(cpu, FEAT_8000_0022_EAX) & lbr_v2;
         env->cpuid_min_xlevel = MAX(env->cpuid_min_xlevel, 0x80000022);
     }
 }
@@ -132,6 +138,7 @@ static bool same_for_all(const PmuConfig *config, Error **errp)
                   config->pdcm != common.pdcm ||
                   config->perfctr_core != common.perfctr_core ||
                   config->perfmon_v2 != common.perfmon_v2 ||
+                  config->lbr_v2 != common.lbr_v2 ||
                   config->perf_capabilities != common.perf_capabilities)) {
         error_setg(errp, "Properties 'pmu' and 'pmu-*' and the features that "
                    "go with them must be the same for all CPUs");
@@ -168,6 +175,12 @@ bool pmu_cpu_realize(X86CPU *cpu, Error **errp)
                          CPUID_8000_0022_EAX_PERFMON_V2;
     if (config->perfmon_v2 && !config->perfctr_core) {
         error_setg(errp, "Feature 'perfmon-v2' needs 'perfctr-core'");
+        return false;
+    }
+    config->lbr_v2 = env->features[FEAT_8000_0022_EAX] &
+                     CPUID_8000_0022_EAX_LBR_V2;
+    if (config->lbr_v2 && !config->perfmon_v2) {
+        error_setg(errp, "Feature 'lbr-v2' needs 'perfmon-v2'");
         return false;
     }
     config->insn_clocks = cpu->retire_config.insn_clocks;

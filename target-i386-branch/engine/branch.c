@@ -257,7 +257,7 @@ static const struct {
     { 0x600, 0x600, REG_DS_AREA, HAS_DS, false },
     { 0xc000010e, 0xc000010e, REG_SELECT, HAS_V2, false },
     { 0xc000010f, 0xc000010f, REG_CFG, HAS_V2, false },
-    { 0xc0010300, 0xc001031f, REG_FROM_TO, HAS_V2, false },
+    { 0xc0010300, 0xc001033f, REG_FROM_TO, HAS_V2, false },
 };
 
 #define ARRAY_SIZE(a)   (sizeof(a) / sizeof((a)[0]))
@@ -948,6 +948,11 @@ BranchAccess branch_wrmsr(BranchState *s, const BranchConfig *config,
 /*
  * The environment
  */
+
+bool branch_has_lbrv(const BranchConfig *config)
+{
+    return config->lbr && is_amd(config);
+}
 
 void branch_svm_save(const BranchState *s, const BranchConfig *config,
                      const BranchRing *ring, BranchSvm *save)

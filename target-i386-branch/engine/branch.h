@@ -274,6 +274,9 @@ typedef struct BranchSvm {
     uint64_t debugctl, br_from, br_to, last_excp_from, last_excp_to;
 } BranchSvm;
 
+/* Whether there is something for it to virtualize. */
+bool branch_has_lbrv(const BranchConfig *config);
+
 void branch_svm_save(const BranchState *s, const BranchConfig *config,
                      const BranchRing *ring, BranchSvm *save);
 void branch_svm_load(BranchState *s, const BranchConfig *config,

@@ -702,6 +702,7 @@ static uint64_t global_mask(const PmuConfig *config)
 static uint64_t status_mask(const PmuConfig *config)
 {
     return global_mask(config) |
+           (config->lbr_v2 ? PMU_STATUS_LBR_FRZ | STATUS_CTR_FRZ : 0) |
            (config->version >= 4 ? STATUS_TOPA_PMI | PMU_STATUS_LBR_FRZ |
                                    STATUS_CTR_FRZ | STATUS_ASCI |
                                    STATUS_UNCORE | STATUS_OVF_BUF : 0);
@@ -715,7 +716,7 @@ static uint64_t status_reset_mask(const PmuConfig *config)
 
 uint64_t pmu_debugctl_mask(const PmuConfig *config)
 {
-    if (config->version < 2) {
+    if (config->version < 2 && !config->lbr_v2) {
         return 0;
     }
     return PMU_FREEZE_LBRS_ON_PMI | PMU_FREEZE_PERFMON_ON_PMI |
@@ -1016,10 +1017,13 @@ static void set_slack(PmuState *s, const PmuConfig *config)
     }
 }
 
-/* A PMI is going to be signalled (SDM 17.4.7). */
+/*
+ * A PMI is going to be signalled (SDM 17.4.7).  AMD's has the same bits as
+ * version 4 in the same places.
+ */
 static void freeze(PmuState *s, const PmuConfig *config)
 {
-    if (config->version >= 4) {
+    if (config->version >= 4 || config->lbr_v2) {
         s->global_status |=
             (s->debugctl & PMU_FREEZE_LBRS_ON_PMI ? PMU_STATUS_LBR_FRZ : 0) |
             (s->debugctl & PMU_FREEZE_PERFMON_ON_PMI ? STATUS_CTR_FRZ : 0);

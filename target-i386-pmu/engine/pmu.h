@@ -101,8 +101,8 @@ typedef struct PmuFlavour PmuFlavour;
  * What this processor has; does not change once the CPU exists.
  *
  *  1. pmu_config_init() with what pmu_flavour() finds;
- *  2. the CPUID bits @perfctr_core and @perfmon_v2 may be changed (AMD), and
- *     so may @pdcm, @insn_clocks and @refclk_ratio;
+ *  2. the CPUID bits @perfctr_core, @perfmon_v2 and, if that is set, @lbr_v2
+ *     may be changed (AMD), and so may @pdcm, @insn_clocks and @refclk_ratio;
  *  3. pmu_configure();
  *  4. bits of @perf_capabilities may be cleared (Intel).
  */
@@ -114,6 +114,7 @@ typedef struct PmuConfig {
     bool pdcm;              /* CPUID.1:ECX[15], IA32_PERF_CAPABILITIES exists */
     bool perfctr_core;      /* CPUID 8000_0001 ECX[23], PerfCtrExtCore */
     bool perfmon_v2;        /* CPUID 8000_0022 EAX[0], PerfMonV2 */
+    bool lbr_v2;            /* CPUID 8000_0022 EAX[1] and [2], LbrExtV2 */
     uint64_t perf_capabilities; /* IA32_PERF_CAPABILITIES */
     /*
      * The clocks: an instruction takes @insn_clocks CPU clocks, 1 to 1000, the
@@ -132,7 +133,7 @@ typedef struct PmuConfig {
 
 #define PMU_STATUS_LBR_FRZ          (1ull << 58)    /* of GLOBAL_STATUS */
 
-/* Bits of IA32_DEBUGCTL (SDM 17.4.1) that can be set. */
+/* Bits of IA32_DEBUGCTL (SDM 17.4.1), AMD's DbgCtl, that can be set. */
 #define PMU_FREEZE_LBRS_ON_PMI      (1u << 11)
 #define PMU_FREEZE_PERFMON_ON_PMI   (1u << 12)
 #define PMU_FREEZE_WHILE_SMM        (1u << 14)

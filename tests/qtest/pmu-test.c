@@ -162,6 +162,51 @@ static void test_caches(void)
     }
 }
 
+/* What AMD's have of branch records follows from the model and the user. */
+static void test_amd_lbr(void)
+{
+#define GENOA "EPYC-Genoa,+perfctr-core,+svm,"
+    static const struct {
+        const char *cpu;
+        bool v2, lbrv;
+    } t[] = {
+        { GENOA "pmu=on,perfmon-v2=on", true, true },
+        { GENOA "pmu=on,perfmon-v2=on,lbr-v2=off", false, true },
+        { GENOA "pmu=on,perfmon-v2=on,lbrv=off", true, false },
+        { GENOA "pmu=on,perfmon-v2=on,lbr=off", false, false },
+        { GENOA "pmu=on,perfmon-v2=on,svm=off", true, false },
+        { GENOA "pmu=on,perfmon-v2=off", false, true },
+        { GENOA "pmu=off", false, false },
+        { "EPYC,pmu=on,+svm,lbr-v2=on", false, true },
+        { "max,pmu=on", false, true },
+        { "max,pmu=on,family=25,model=17", true, true },
+        { "max,pmu=on,family=25,model=17,perfmon-v2=off", false, true },
+        { "max", false, false },
+        { "Skylake-Client,pmu=on,+svm", false, false },
+    };
+#undef GENOA
+
+    for (int i = 0; i < G_N_ELEMENTS(t); i++) {
+        QTestState *qts = qtest_initf("-machine pc -accel tcg -S -cpu %s",
+                                      t[i].cpu);
+        QDict *rsp = qtest_qmp(qts, "{ 'execute': 'query-cpus-fast' }");
+        g_autofree char *path = g_strdup(qdict_get_str(
+            get_dict(qdict_get_qlist(rsp, "return"), 0), "qom-path"));
+
+        qobject_unref(rsp);
+        for (int k = 0; k < 2; k++) {
+            rsp = qtest_qmp(qts, "{ 'execute': 'qom-get', 'arguments':"
+                            " { 'path': %s, 'property': %s } }", path,
+                            k ? "lbrv" : "lbr-v2");
+            g_test_message("%s: %d", t[i].cpu, k);
+            g_assert_cmpint(qdict_get_bool(rsp, "return"), ==,
+                            k ? t[i].lbrv : t[i].v2);
+            qobject_unref(rsp);
+        }
+        qtest_quit(qts);
+    }
+}
+
 /* A property out of its range ends QEMU with a sentence that names both. */
 static void test_properties(void)
 {
@@ -180,6 +225,8 @@ static void test_properties(void)
         { "EPYC-Genoa,pmu=on,+perfctr-core,+perfmon-v2,pmu-counters=3",
           "'pmu-counters' must be between 4 and 6 for this CPU, not 3" },
         { "EPYC,pmu=on,+perfmon-v2", "'perfmon-v2' needs 'perfctr-core'" },
+        { "EPYC-Genoa,pmu=on,+perfctr-core,perfmon-v2=off,lbr-v2=on",
+          "'lbr-v2' needs 'perfmon-v2'" },
         { "max,pmu-version=2", "'pmu-version' needs 'pmu=on' and TCG" },
         { "max,pmu-counters=4", "'pmu-counters' needs 'pmu=on' and TCG" },
         { "YongFeng,pmu=on", "'pmu': there is no PMU for this vendor" },
@@ -1569,6 +1616,7 @@ int main(int argc, char **argv)
     }
     qtest_add_func("/pmu/properties", test_properties);
     qtest_add_func("/pmu/caches", test_caches);
+    qtest_add_func("/pmu/amd-lbr", test_amd_lbr);
     qtest_add_func("/pmu/caches/not-shown", test_caches_not_shown);
 
     /* The guest of the others runs in 64-bit mode. */

@@ -384,7 +384,8 @@ static void test_flavours(void)
         other(0x1d8);
         other(0x48);
         other(0x345);
-        other(0xc0010320);
+        gp(0xc0010320);
+        other(0xc0010340);
     }
     g_assert_null(branch_flavour(INTEL, 5, 4));
     g_assert_null(branch_flavour(AMD, 5, 8));
@@ -1306,8 +1307,10 @@ static void test_svm(void)
         guest.last_excp_from = 5;
         guest.last_excp_to = 6;
     }
+    g_assert_true(branch_has_lbrv(&config));
     /* Only single step on branches is there. */
     be_without(AMD, 15, 0x6b, BRANCH_WITHOUT_LBR);
+    g_assert_false(branch_has_lbrv(&config));
     guest.debugctl = LBR | BTF;
     branch_svm_load(&state, &config, &ring, &guest);
     branch_svm_save(&state, &config, &ring, &back);

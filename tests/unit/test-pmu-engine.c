@@ -82,6 +82,12 @@ static void be_perfmon_v2(void)
     be(PMU_VENDOR_AMD, 0x19, 0x11);
 }
 
+static void be_lbr_v2(void)
+{
+    be_perfmon_v2();
+    config.lbr_v2 = true;
+}
+
 static void be_k7(void)
 {
     be(PMU_VENDOR_AMD, 15, 0x6b);
@@ -562,6 +568,11 @@ static void test_debugctl(void)
     g_assert_cmphex(pmu_debugctl_mask(&config), ==,
                     FREEZE_LBRS | FREEZE_PERFMON);
     be_version(1);
+    g_assert_cmphex(pmu_debugctl_mask(&config), ==, 0);
+    be_lbr_v2();
+    g_assert_cmphex(pmu_debugctl_mask(&config), ==,
+                    FREEZE_LBRS | FREEZE_PERFMON);
+    be_perfmon_v2();
     g_assert_cmphex(pmu_debugctl_mask(&config), ==, 0);
 }
 
@@ -1528,6 +1539,45 @@ static void test_freeze(void)
     g_assert_cmpint(rd(PMC(0)), ==, 10);
 }
 
+/* The same for AMD's, which leaves PerfCntrGlobalCtl alone. */
+static void test_freeze_amd(void)
+{
+    for (unsigned bits = 0; bits < 4; bits++) {
+        bool lbrs = bits & 1, perfmon = bits & 2;
+        uint64_t status = 3 | (lbrs ? LBR_FRZ : 0) | (perfmon ? CTR_FRZ : 0);
+
+        be_lbr_v2();
+        wr(EXT_EVTSEL(0), RUN | INT | 0xc0);
+        wr(EXT_EVTSEL(1), RUN | 0xc0);
+        pmu.debugctl = (lbrs ? FREEZE_LBRS : 0) |
+                       (perfmon ? FREEZE_PERFMON : 0);
+        wr(EXT_PERFCTR(0), -5);
+        /* Without INT, an overflow freezes nothing. */
+        wr(EXT_PERFCTR(1), -2);
+        g_assert_false(run(PMU_OS, 4));
+        g_assert_cmphex(rd(V2_STATUS), ==, 2);
+        g_assert_true(run(PMU_OS, 1));
+        g_assert_cmphex(rd(V2_STATUS), ==, status);
+        g_assert_cmphex(rd(V2_CTL), ==, 0x3f);
+        g_assert_cmpint(!pmu_wanted(&pmu, PMU_OS), ==, perfmon);
+        run(PMU_OS, 7);
+        g_assert_cmpint(rd(EXT_PERFCTR(0)), ==, perfmon ? 0 : 7);
+        g_assert_cmpint(rd(EXT_PERFCTR(1)), ==, perfmon ? 3 : 10);
+        wr(V2_STATUS_CLR, status & ~CTR_FRZ);
+        g_assert_cmphex(rd(V2_STATUS), ==, perfmon ? CTR_FRZ : 0);
+        wr(V2_STATUS_CLR, status);
+        run(PMU_OS, 1);
+        g_assert_cmpint(rd(EXT_PERFCTR(0)), ==, perfmon ? 1 : 8);
+    }
+    /* A VMM freezes by hand. */
+    wr(V2_STATUS_SET, ~0ull);
+    g_assert_cmphex(rd(V2_STATUS), ==, LBR_FRZ | CTR_FRZ | 0x3f);
+    g_assert_cmphex(pmu_wanted(&pmu, PMU_OS), ==, 0);
+    wr(V2_STATUS_CLR, CTR_FRZ);
+    g_assert_cmphex(rd(V2_STATUS), ==, LBR_FRZ | 0x3f);
+    g_assert_cmphex(pmu_wanted(&pmu, PMU_OS), ==, Q(INSNS));
+}
+
 static void test_smm(void)
 {
     be_intel(0x5e);
@@ -1680,6 +1730,27 @@ static void test_load(void)
     REFUSED(fixed_ctr_ctrl, 1);
     REFUSED(global_ctrl, 1);
     REFUSED(global_status, 1);
+    REFUSED(debugctl, FREEZE_PERFMON);
+
+    be_lbr_v2();
+    wr(V2_STATUS_SET, ~0ull);
+    pmu.debugctl = FREEZE_LBRS | FREEZE_PERFMON;
+    bad = pmu;
+    good = bad;
+    g_assert_true(pmu_load_state(&good, &config));
+    g_assert_cmphex(pmu_wanted(&good, PMU_OS), ==, 0);
+    REFUSED(global_status, 1ull << 57);
+    REFUSED(global_status, 1ull << 60);
+    REFUSED(debugctl, FREEZE_SMM);
+    REFUSED(debugctl, 1);
+    config.lbr_v2 = false;
+    bad.debugctl = 0;
+    bad.global_status = 0x3f;
+    good = bad;
+    g_assert_true(pmu_load_state(&good, &config));
+    REFUSED(global_status, LBR_FRZ);
+    REFUSED(global_status, CTR_FRZ);
+    REFUSED(debugctl, FREEZE_LBRS);
     REFUSED(debugctl, FREEZE_PERFMON);
 
     be_k7();
@@ -2288,6 +2359,7 @@ int main(int argc, char *argv[])
     g_test_add_func("/pmu/distances", test_distances);
     g_test_add_func("/pmu/preset", test_preset);
     g_test_add_func("/pmu/freeze", test_freeze);
+    g_test_add_func("/pmu/freeze-amd", test_freeze_amd);
     g_test_add_func("/pmu/smm", test_smm);
     g_test_add_func("/pmu/running", test_running);
     g_test_add_func("/pmu/load", test_load);

@@ -31,6 +31,7 @@ enum {
 #define NPF_TABLE       (1ull << 33)    /* of the guest's page table */
 #define INJECT          (1u << 31)
 #define INTR_MASKING    (1u << 24)      /* V_INTR_MASKING */
+#define VIRT_LBR        1u              /* LBR virtualization */
 
 typedef struct Segment {
     uint16_t selector, attrib;
@@ -45,8 +46,8 @@ typedef struct Vmcb {
     uint32_t asid, flush_tlb, int_ctl, int_vector;
     uint64_t int_state, exit, info1, info2, int_info, nested;
     uint8_t reserved1[0x10];
-    uint64_t inject, nested_cr3;
-    uint8_t reserved2[0x348];
+    uint64_t inject, nested_cr3, virt_ext;
+    uint8_t reserved2[0x340];
     Segment es, cs, ss, ds, fs, gs, gdtr, ldtr, idtr, tr;
     uint8_t reserved3[0x2b], cpl, reserved4[4];
     uint64_t efer;
@@ -56,7 +57,9 @@ typedef struct Vmcb {
     uint64_t rsp;
     uint8_t reserved7[0x18];
     uint64_t rax, star[8], cr2;
-    uint8_t reserved8[0x9b8];
+    uint8_t reserved8[0x28];
+    uint64_t lbr[5];            /* MSRs 1D9H, 1DBH to 1DEH */
+    uint8_t reserved9[0x968];
 } Vmcb;
 
 _Static_assert(offsetof(Vmcb, dr) == 4, "VMCB");
@@ -68,6 +71,7 @@ _Static_assert(offsetof(Vmcb, cpl) == 0x4cb, "VMCB");
 _Static_assert(offsetof(Vmcb, cr4) == 0x548, "VMCB");
 _Static_assert(offsetof(Vmcb, rsp) == 0x5d8, "VMCB");
 _Static_assert(offsetof(Vmcb, cr2) == 0x640, "VMCB");
+_Static_assert(offsetof(Vmcb, lbr) == 0x670, "VMCB");
 _Static_assert(sizeof(Vmcb) == PAGE, "VMCB");
 
 /* Have instructions, exceptions or interrupts exit, or not. */
