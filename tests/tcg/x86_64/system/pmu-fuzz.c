@@ -115,7 +115,7 @@ static uint64_t ap_seed;            /* of this round */
 static uint32_t ap_cb[2];           /* LWPCBs, as offsets in @ram */
 static uint32_t ap_pages;           /* a mask of what it may change */
 
-static bool has_lwp, is_intel, has_ds;
+static bool has_lwp, is_intel, has_global, has_ds;
 static uint64_t osxsave;            /* CR4_OSXSAVE, if there is XSAVE */
 
 static void print_state(void)
@@ -1264,7 +1264,9 @@ static void arm_counter(void)
     if (is_intel) {
         wrmsr(MSR_PMC(0), -left & 0xffffffff);
         wrmsr(MSR_EVTSEL(0), select);
-        wrmsr(MSR_GLOBAL_CTRL, rdmsr(MSR_GLOBAL_CTRL) | 1);
+        if (has_global) {
+            wrmsr(MSR_GLOBAL_CTRL, rdmsr(MSR_GLOBAL_CTRL) | 1);
+        }
     } else {
         wrmsr(MSR_K7_PERFCTR(0), -left & 0xffffffffffff);
         wrmsr(MSR_K7_EVTSEL(0), select);
@@ -1512,6 +1514,7 @@ int main(void)
     hide_kernel();
     has_lwp = cpuid_reg(0x80000001, 0, 2) & 1u << 15;
     is_intel = cpuid_reg(0, 0, 2) == 0x6c65746e;        /* "ntel" */
+    has_global = is_intel && (cpuid_reg(10, 0, 0) & 0xff) >= 2;
     osxsave = read_cr4() & CR4_OSXSAVE;
     /* In 12 bytes less than an address could be overwritten. */
     has_ds = (cpuid_reg(1, 0, 3) >> 21 & 1) && (cpuid_reg(1, 0, 2) & 4);
