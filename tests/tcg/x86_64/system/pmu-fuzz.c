@@ -335,8 +335,8 @@ static const uint64_t no_memory[] = {
 static uint32_t trace_at;       /* the area, as an offset in @ram */
 
 /*
- * The buffer does not begin before the area: a record that goes over it leaves
- * no BASE and INDEX that are addresses of code and below MAXIMUM.
+ * The buffer begins behind BASE: a record that goes over the area must not make
+ * an address of code of that.
  */
 static uint64_t random_buffer(Random *r)
 {
@@ -346,7 +346,7 @@ static uint64_t random_buffer(Random *r)
     case 0:
         return no_memory[next(r) % ARRAY_SIZE(no_memory)];
     case 1:
-        return area + next(r) % 40;
+        return area + 8 + next(r) % 32;
     case 2:
         return ADDR(TRACE + 2) - next(r) % 32;
     default:
