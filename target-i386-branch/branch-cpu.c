@@ -92,6 +92,13 @@ bool branch_cpu_realize(X86CPU *cpu, Error **errp)
     if (is_architectural(config)) {
         config->lbr = env->features[FEAT_7_0_EDX] & CPUID_7_0_EDX_ARCH_LBR;
     }
+    if (cpu->enable_pmu && cpu->lbr_fmt != ~PERF_CAP_LBR_FMT &&
+        cpu->lbr_fmt != branch_perf_capabilities(config)) {
+        error_setg(errp, "Property 'lbr-fmt' must be 0x%" PRIx64
+                   " for this CPU, not 0x%" PRIx64,
+                   branch_perf_capabilities(config), cpu->lbr_fmt);
+        return false;
+    }
     if ((config->dtes64 || config->ds_cpl) && !config->ds) {
         error_setg(errp, "Feature '%s' needs 'ds'",
                    config->dtes64 ? "dtes64" : "ds-cpl");

@@ -131,6 +131,15 @@ static void branch_retire_taken(CPUX86State *env, uint64_t from, uint64_t to)
     }
 }
 
+/* Here near branches do not come. */
+static void store(CPUX86State *env, uint64_t ip)
+{
+    if (branch_cpu_wants(env_archcpu(env), retire_row(env) == RETIRE_OS) &
+        BRANCH_WANT_BTS) {
+        branch_retire_taken(env, ip, env->eip);
+    }
+}
+
 static void record(CPUX86State *env, RetireRow row, uint64_t ip,
                    BranchClass class)
 {
@@ -146,9 +155,7 @@ static void record(CPUX86State *env, RetireRow row, uint64_t ip,
     branch_record(&cpu->branch, &cpu->branch_config, &cpu->branch_ring,
                   &branch, env->pmu.global_status & PMU_STATUS_LBR_FRZ,
                   retire_clock(&env->retire));
-    if (branch_cpu_wants(cpu, branch.to_os) & BRANCH_WANT_BTS) {
-        branch_retire_taken(env, ip, env->eip);
-    }
+    store(env, ip);
 }
 
 /* Near branches are recorded where they are translated. */
@@ -164,7 +171,9 @@ static void branch_retire_delivered(CPUX86State *env, RetireRow row,
                                     uint64_t ip, int vector)
 {
     if (vector == EXCP01_DB) {
+        /* Registers have no record of it. */
         branch_debug(&env_archcpu(env)->branch);
+        store(env, ip);
     } else {
         record(env, row, ip, BRANCH_EVENT);
     }

@@ -9,11 +9,22 @@
 #include "pmu.h"
 #include "retire/compat.h"
 
+typedef struct State {
+    PmuState pmu;
+    BranchState branch;
+    BranchRing ring;
+} State;
+
 /* Runs where the CPU does, so what has been counted ahead can be seen. */
 static void get_state(CPUState *cs, run_on_cpu_data state)
 {
 #ifdef CONFIG_TCG
-    pmu_cpu_peek(&X86_CPU(cs)->env, state.host_ptr);
+    X86CPU *cpu = X86_CPU(cs);
+    State *s = state.host_ptr;
+
+    pmu_cpu_peek(&cpu->env, &s->pmu);
+    s->branch = cpu->branch;
+    s->ring = cpu->branch_ring;
 #endif
 }
 
@@ -46,6 +57,35 @@ static PmuCounterInfoList *get_counters(const PmuState *s,
     return list;
 }
 
+static PmuBranchInfo *get_branches(const State *s, const BranchConfig *config)
+{
+    bool frozen = s->pmu.global_status & PMU_STATUS_LBR_FRZ;
+    uint32_t wants = branch_wants(&s->branch, config, false, frozen) |
+                     branch_wants(&s->branch, config, true, frozen);
+    PmuBranchInfo *info = g_new0(PmuBranchInfo, 1);
+    PmuBranchRecordList **tail = &info->records;
+    BranchEntry e;
+
+    info->kind = g_strdup(branch_flavour_name(config->flavour));
+    info->recording = wants & BRANCH_WANT_RECORDS;
+    while (branch_entry(&s->branch, config, &s->ring, info->depth, &e)) {
+        info->depth++;
+        if (e.from || e.to || e.info) {
+            PmuBranchRecord *r = g_new0(PmuBranchRecord, 1);
+
+            r->from = e.from;
+            r->to = e.to;
+            r->has_info = e.info;
+            r->info = e.info;
+            QAPI_LIST_APPEND(tail, r);
+        }
+    }
+    info->has_bts = info->has_ds_area = config->ds;
+    info->bts = wants & BRANCH_WANT_BTS;
+    info->ds_area = s->branch.ds_area;
+    return info;
+}
+
 PmuInfoList *qmp_query_pmu(Error **errp)
 {
     PmuInfoList *list = NULL, **tail = &list;
@@ -54,25 +94,30 @@ PmuInfoList *qmp_query_pmu(Error **errp)
     CPU_FOREACH(cs) {
         X86CPU *cpu = X86_CPU(cs);
         const PmuConfig *config = &cpu->pmu_config;
+        const BranchConfig *branch_config = &cpu->branch_config;
         PmuInfo *info;
-        PmuState s;
+        State state;
+        const PmuState *s = &state.pmu;
 
         if (!tcg_enabled() || !cpu->enable_pmu) {
             continue;
         }
-        run_on_cpu(cs, get_state, RUN_ON_CPU_HOST_PTR(&s));
+        run_on_cpu(cs, get_state, RUN_ON_CPU_HOST_PTR(&state));
         info = g_new0(PmuInfo, 1);
         info->cpu_index = cs->cpu_index;
         info->flavour = g_strdup(pmu_flavour_name(config->flavour));
         info->version = config->version;
         info->has_global_ctrl = config->version >= 2 || config->perfmon_v2;
         info->has_global_status = info->has_global_ctrl;
-        info->global_ctrl = s.global_ctrl;
-        info->global_status = s.global_status;
+        info->global_ctrl = s->global_ctrl;
+        info->global_status = s->global_status;
         info->has_fixed_ctr_ctrl = info->has_debugctl = config->fixed;
-        info->fixed_ctr_ctrl = s.fixed_ctr_ctrl;
-        info->debugctl = s.debugctl;
-        info->counters = get_counters(&s, config);
+        info->fixed_ctr_ctrl = s->fixed_ctr_ctrl;
+        info->debugctl = s->debugctl | state.branch.debugctl;
+        info->counters = get_counters(s, config);
+        if (branch_config->lbr || branch_config->ds) {
+            info->branches = get_branches(&state, branch_config);
+        }
         QAPI_LIST_APPEND(tail, info);
     }
     return list;
@@ -111,6 +156,28 @@ static void print_counter(Monitor *mon, const PmuCounterInfo *c)
     monitor_printf(mon, c->event ? ": %s\n" : "\n", c->event);
 }
 
+static void print_branches(Monitor *mon, const PmuBranchInfo *info)
+{
+    int n = 0;
+
+    monitor_printf(mon, "  branch records: %s, %" PRId64 "%s\n", info->kind,
+                   info->depth, info->recording ? ", recording" : "");
+    for (PmuBranchRecordList *l = info->records; l; l = l->next) {
+        const PmuBranchRecord *r = l->value;
+
+        monitor_printf(mon, "  branch %d: %016" PRIx64 " -> %016" PRIx64, n++,
+                       r->from, r->to);
+        if (r->has_info) {
+            monitor_printf(mon, " info %016" PRIx64, r->info);
+        }
+        monitor_printf(mon, "\n");
+    }
+    if (info->has_ds_area) {
+        monitor_printf(mon, "  BTS %s, DS_AREA=%016" PRIx64 "\n",
+                       info->bts ? "on" : "off", info->ds_area);
+    }
+}
+
 void hmp_info_pmu(Monitor *mon, const QDict *qdict)
 {
     g_autoptr(PmuInfoList) list = qmp_query_pmu(NULL);
@@ -130,6 +197,9 @@ void hmp_info_pmu(Monitor *mon, const QDict *qdict)
         print_control(mon, info);
         for (PmuCounterInfoList *c = info->counters; c; c = c->next) {
             print_counter(mon, c->value);
+        }
+        if (info->branches) {
+            print_branches(mon, info->branches);
         }
     }
 }

@@ -110,6 +110,11 @@ void pmu_cpu_expand_features(X86CPU *cpu)
         env->features[words[i]] |= pmu_cpu_supported(cpu, words[i]) &
                                    ~env->user_features[words[i]];
     }
+    if (!(env->features[FEAT_1_EDX] & CPUID_DTS)) {
+        /* Who wants no 'ds' need not say so of what goes with it. */
+        env->features[FEAT_1_ECX] &= env->user_features[FEAT_1_ECX] |
+                                     ~(CPUID_EXT_DTES64 | CPUID_EXT_DSCPL);
+    }
     if (config.version) {
         env->cpuid_min_level = MAX(env->cpuid_min_level, 0xa);
     }

@@ -31,11 +31,17 @@ static uint8_t *at(const Bytes *b, uint32_t offset)
            b->part[1] + (offset - b->first);
 }
 
-/* Little-endian fields of @size bytes; the @n-th of them. */
+/*
+ * Little-endian fields of @size bytes; the @n-th of them.  In one page, another
+ * processor that writes there sees, and leaves, no half of a field.
+ */
 static uint64_t get(const Bytes *b, uint32_t size, uint32_t n)
 {
     uint64_t val = 0;
 
+    if (size == 8 && (n + 1) * size <= b->first) {
+        return bts_ld64(b->part[0] + n * size);
+    }
     for (uint32_t i = 0; i < size; i++) {
         val |= (uint64_t)*at(b, n * size + i) << 8 * i;
     }
@@ -44,6 +50,10 @@ static uint64_t get(const Bytes *b, uint32_t size, uint32_t n)
 
 static void put(const Bytes *b, uint32_t size, uint32_t n, uint64_t val)
 {
+    if (size == 8 && (n + 1) * size <= b->first) {
+        bts_st64(b->part[0] + n * size, val);
+        return;
+    }
     for (uint32_t i = 0; i < size; i++) {
         *at(b, n * size + i) = (uint8_t)(val >> 8 * i);
     }

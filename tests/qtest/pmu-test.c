@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Performance counters under TCG: properties and what QMP shows; migration,
- * snapshots, reset and CPU hot-plug of a guest that has counters running.
+ * Performance counters and branch records under TCG: properties and what QMP
+ * shows; migration, snapshots, reset and CPU hot-plug of a guest that has
+ * counters running, or records branches.
  */
 
 #include "qemu/osdep.h"
@@ -9,6 +10,8 @@
 #include "libqtest.h"
 #include "qobject/qdict.h"
 #include "qobject/qlist.h"
+#include "qobject/qjson.h"
+#include "qobject/qnum.h"
 #include "x86-section-bytes.h"
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -22,23 +25,43 @@ typedef struct ModelTest {
     const char *cpu;
     const char *flavour;    /* NULL: none */
     int version, general, fixed;
+    const char *branches;   /* kind of the records, */
+    int depth;              /* how many, */
+    bool bts;               /* and whether they can be in memory */
 } ModelTest;
 
 static const ModelTest model_tests[] = {
     { "max", "max" },
     { "max-off", "max,pmu=off" },
-    { "max-pmu", "max,pmu=on,-perfctr-core,-perfmon-v2", "K7", 0, 4, 0 },
-    { "Skylake", "Skylake-Client,pmu=on", "Skylake", 4, 4, 3 },
+    { "max-pmu", "max,pmu=on,-perfctr-core,-perfmon-v2", "K7", 0, 4, 0,
+      "K7", 1 },
+    { "Skylake", "Skylake-Client,pmu=on", "Skylake", 4, 4, 3,
+      "Skylake", 32, true },
+    { "Skylake-no-lbr", "Skylake-Client,pmu=on,lbr=off", "Skylake", 4, 4, 3,
+      "Skylake", 0, true },
+    { "Skylake-no-bts", "Skylake-Client,pmu=on,bts=off", "Skylake", 4, 4, 3,
+      "Skylake", 32, false },
+    { "Skylake-no-ds", "Skylake-Client,pmu=on,ds=off", "Skylake", 4, 4, 3,
+      "Skylake", 32, false },
+    { "Skylake-no-records", "Skylake-Client,pmu=on,lbr=off,bts=off", "Skylake",
+      4, 4, 3 },
+    { "Skylake-format", "Skylake-Client,pmu=on,lbr-fmt=5", "Skylake", 4, 4, 3,
+      "Skylake", 32, true },
+    { "Haswell", "Haswell,pmu=on", "Haswell", 3, 4, 3, "Haswell", 16, true },
     { "v1", "Skylake-Client,pmu=on,pmu-version=1,pmu-counters=2",
-      "Skylake", 1, 2, 0 },
+      "Skylake", 1, 2, 0, "Skylake", 32, true },
     { "enforce", "qemu32,vendor=GenuineIntel,family=6,model=94,pmu=on,enforce,"
-      "full-width-write=on", "Skylake", 4, 4, 3 },
-    { "pentium3", "pentium3,pmu=on", "P6", 0, 2, 0 },
-    { "n270", "n270,pmu=on", "Bonnell", 3, 2, 3 },
-    { "SapphireRapids", "SapphireRapids,pmu=on", "Golden Cove", 5, 8, 3 },
-    { "EPYC", "EPYC,pmu=on,+perfctr-core", "Family 17h", 0, 6, 0 },
-    { "Dhyana", "Dhyana,pmu=on", "Family 18h", 0, 4, 0 },
-    { "Dhyana-core", "Dhyana,pmu=on,+perfctr-core", "Family 18h", 0, 6, 0 },
+      "full-width-write=on", "Skylake", 4, 4, 3, "Skylake", 32, true },
+    { "pentium3", "pentium3,pmu=on", "P6", 0, 2, 0, "P6", 1, false },
+    { "n270", "n270,pmu=on", "Bonnell", 3, 2, 3, "Bonnell", 8, true },
+    { "SapphireRapids", "SapphireRapids,pmu=on", "Golden Cove", 5, 8, 3,
+      "architectural", 32, true },
+    { "SapphireRapids-no-lbr", "SapphireRapids,pmu=on,arch-lbr=off",
+      "Golden Cove", 5, 8, 3, "architectural", 0, true },
+    { "EPYC", "EPYC,pmu=on,+perfctr-core", "Family 17h", 0, 6, 0, "K7", 1 },
+    { "Dhyana", "Dhyana,pmu=on", "Family 18h", 0, 4, 0, "K7", 1 },
+    { "Dhyana-core", "Dhyana,pmu=on,+perfctr-core", "Family 18h", 0, 6, 0,
+      "K7", 1 },
 };
 
 /* The answer of query-pmu; the caller unrefs it. */
@@ -59,6 +82,32 @@ static QDict *get_dict(QList *list, int index)
         entry = qlist_next(entry);
     }
     return qobject_to(QDict, qlist_entry_obj(entry));
+}
+
+/* Nothing has been recorded yet. */
+static void check_branch_model(const ModelTest *t, QDict *cpu, const char *info)
+{
+    g_autofree char *line = NULL;
+    QDict *branches;
+
+    g_assert_cmpint(qdict_haskey(cpu, "branches"), ==, t->branches != NULL);
+    if (!t->branches) {
+        g_assert_null(strstr(info, "branch records"));
+        return;
+    }
+    branches = qdict_get_qdict(cpu, "branches");
+    g_assert_cmpstr(qdict_get_str(branches, "kind"), ==, t->branches);
+    g_assert_cmpint(qdict_get_int(branches, "depth"), ==, t->depth);
+    g_assert_false(qdict_get_bool(branches, "recording"));
+    g_assert_true(qlist_empty(qdict_get_qlist(branches, "records")));
+    g_assert_cmpint(qdict_haskey(branches, "bts"), ==, t->bts);
+    g_assert_cmpint(qdict_haskey(branches, "ds-area"), ==, t->bts);
+    g_assert_false(qdict_get_try_bool(branches, "bts", false));
+    line = g_strdup_printf("  branch records: %s, %d\r\n", t->branches,
+                           t->depth);
+    g_assert_nonnull(strstr(info, line));
+    g_assert_true(!strstr(info, "  BTS off, DS_AREA=0000000000000000\r\n") ==
+                  !t->bts);
 }
 
 static void test_model(gconstpointer opaque)
@@ -98,6 +147,7 @@ static void test_model(gconstpointer opaque)
         }
         g_assert_cmpint(n[0], ==, t->general);
         g_assert_cmpint(n[1], ==, t->fixed);
+        check_branch_model(t, cpu, info);
     }
     qobject_unref(rsp);
     qtest_quit(qts);
@@ -249,6 +299,15 @@ static void test_properties(void)
         { "max,pmu=on,l3-cache=off,l3-size=8M",
           "'l3-size' needs 'l3-cache=on'" },
         { "max,pmu=on,host-cache-info=on", "'host-cache-info'" },
+        { "Skylake-Client,pmu=on,ds=off,dtes64=on", "'dtes64' needs 'ds'" },
+        { "Skylake-Client,pmu=on,ds=off,ds-cpl=on", "'ds-cpl' needs 'ds'" },
+        { "Skylake-Client,pmu=on,lbr-fmt=4",
+          "'lbr-fmt' must be 0x5 for this CPU, not 0x4" },
+        { "Skylake-Client,pmu=on,lbr=off,lbr-fmt=5",
+          "'lbr-fmt' must be 0x0 for this CPU, not 0x5" },
+        { "Skylake-Client,pmu=on,lbr-fmt=0x40", "'lbr-fmt'" },
+        { "pentium3,pmu=on,bts=on,enforce,+dtes64",
+          "TCG doesn't support requested features" },
     };
 
     for (int i = 0; i < G_N_ELEMENTS(t); i++) {
@@ -1358,6 +1417,371 @@ static void test_branches(void)
     check_branches(0x4200c5);   /* mispredicted */
 }
 
+/* --- branch records ------------------------------------------------------ */
+
+#define MSR_LBR_SELECT          0x1c8
+#define MSR_DS_AREA             0x600
+#define MSR_LBR_CTL             0x14ce
+
+#define DEBUGCTL_LBR            1
+#define DEBUGCTL_BTS            0xc0        /* and TR */
+#define DS_AREA                 0x3000      /* in a CPU's area */
+#define BTS_BUFFER              0x4000
+#define BTS_RECORD              24
+#define BTS_RECORDS             100
+#define CODE_SIZE               0x160
+
+/* What the guest has been started with, and what there has to be in a stream */
+typedef struct BranchTest {
+    const char *name, *cpu;
+    uint32_t msr;               /* is set to @val, so that it records */
+    uint64_t val;
+    int depth;
+    bool bts, arch;
+} BranchTest;
+
+#define MODEL(n) "max,vendor=GenuineIntel,family=6,pmu=on,model=" #n
+
+static const BranchTest branch_tests[] = {
+    { "skylake", MODEL(94), MSR_DEBUGCTL, DEBUGCTL_LBR | DEBUGCTL_BTS, 32,
+      true },
+    { "lbr", MODEL(94), MSR_DEBUGCTL, DEBUGCTL_LBR, 32 },
+    { "bts", MODEL(94) ",lbr=off", MSR_DEBUGCTL, DEBUGCTL_BTS, 0, true },
+    { "haswell", MODEL(60), MSR_DEBUGCTL, DEBUGCTL_LBR | DEBUGCTL_BTS, 16,
+      true },
+    { "nehalem", MODEL(26), MSR_DEBUGCTL, DEBUGCTL_LBR, 16 },
+    { "core2", MODEL(15), MSR_DEBUGCTL, DEBUGCTL_LBR, 4 },
+    { "arch", MODEL(143), MSR_LBR_CTL, 0x7f0007, 32, false, true },
+};
+
+static void branch_prepare(Guest *g, const BranchTest *t)
+{
+    uint64_t area = AREA(0), at = area + WRITES + 12 * 4;
+
+    guest_prepare_all(g, 1);
+    qtest_writeq(g->qts, area + DS_AREA, area + BTS_BUFFER);
+    qtest_writeq(g->qts, area + DS_AREA + 8, area + BTS_BUFFER);
+    qtest_writeq(g->qts, area + DS_AREA + 16,
+                 area + BTS_BUFFER + BTS_RECORDS * BTS_RECORD);
+    if (t->bts) {
+        write_msr(g, at, MSR_DS_AREA, area + DS_AREA);
+        at += 12;
+    }
+    write_msr(g, at, t->msr, t->val);
+    qtest_writel(g->qts, at + 12, 0);
+}
+
+/* A branch of the guest's; bits above the address are flags. */
+static void check_branch(uint64_t from, uint64_t to)
+{
+    /* The interrupt comes before any instruction. */
+    switch ((uint32_t)to == IP_NMI ? 0 : (uint32_t)from) {
+    case IP_JNE:
+        g_assert_cmphex((uint32_t)to, ==, IP_DEC);
+        break;
+    case IP_JMP:
+        g_assert_cmphex((uint32_t)to, ==, IP_ROUND);
+        break;
+    default:
+        /* Or IRET, or what came first */
+        g_assert_cmphex((uint32_t)from - CODE_ADDR, <, CODE_SIZE);
+        g_assert_cmphex((uint32_t)to - CODE_ADDR, <, CODE_SIZE);
+    }
+}
+
+/* What is executed between two branches: from one's target to the next one */
+static void check_straight(uint64_t to, uint64_t from)
+{
+    g_assert_cmphex((uint32_t)from - (uint32_t)to, <, CODE_SIZE);
+}
+
+/* In memory: without gaps, in a ring */
+static void check_bts(Guest *g)
+{
+    uint64_t area = AREA(0), buffer = area + BTS_BUFFER;
+    uint64_t index = qtest_readq(g->qts, area + DS_AREA + 8), last_to = 0;
+    unsigned n = (index - buffer) / BTS_RECORD;
+
+    g_assert_cmphex((index - buffer) % BTS_RECORD, ==, 0);
+    g_assert_cmpuint(n, <=, BTS_RECORDS);
+    for (unsigned i = 0; i < BTS_RECORDS; i++) {
+        uint64_t at = buffer + (n + i) % BTS_RECORDS * BTS_RECORD;
+        uint64_t from = qtest_readq(g->qts, at);
+        uint64_t to = qtest_readq(g->qts, at + 8);
+
+        check_branch(from, to);
+        g_assert_cmphex(from >> 32, ==, 0);
+        g_assert_cmphex(to >> 32, ==, 0);
+        g_assert_cmphex(qtest_readq(g->qts, at + 16), ==, 0);
+        if (i) {
+            check_straight(last_to, from);
+        }
+        last_to = to;
+    }
+    check_straight(last_to, get_register(g, 0, "EIP="));
+}
+
+/* Returns what query-pmu tells of branch records; the caller unrefs it. */
+static QDict *query_branches(Guest *g)
+{
+    QList *list;
+    QDict *rsp = query(g->qts, &list), *branches;
+
+    branches = qdict_get_qdict(get_dict(list, 0), "branches");
+    qobject_ref(branches);
+    qobject_unref(rsp);
+    return branches;
+}
+
+static uint64_t get_u64(QDict *dict, const char *key)
+{
+    return qnum_get_uint(qobject_to(QNum, qdict_get(dict, key)));
+}
+
+/* A guest that has been stopped; all records are full. */
+static void check_branches_shown(Guest *g, const BranchTest *t)
+{
+    QDict *branches = query_branches(g);
+    g_autofree char *info = qtest_hmp(g->qts, "info pmu");
+    g_autofree char *line = NULL;
+    uint64_t last_from = get_register(g, 0, "EIP=");
+    uint64_t ds_area = t->bts ? AREA(0) + DS_AREA : 0;
+    const QListEntry *entry;
+    int n = 0;
+
+    g_assert_cmpint(qdict_get_int(branches, "depth"), ==, t->depth);
+    g_assert_cmpint(qdict_get_bool(branches, "recording"), ==, t->depth != 0);
+    QLIST_FOREACH_ENTRY(qdict_get_qlist(branches, "records"), entry) {
+        QDict *r = qobject_to(QDict, qlist_entry_obj(entry));
+        uint64_t from = get_u64(r, "from");
+        uint64_t to = get_u64(r, "to");
+        g_autofree char *shown =
+            g_strdup_printf("  branch %d: %016" PRIx64 " -> %016" PRIx64, n++,
+                            from, to);
+
+        g_assert_nonnull(strstr(info, shown));
+        check_branch(from, to);
+        check_straight(to, last_from);
+        last_from = from;
+    }
+    g_assert_cmpint(n, ==, t->depth);
+    g_assert_cmpint(qdict_get_bool(branches, "bts"), ==, t->bts);
+    g_assert_cmphex(get_u64(branches, "ds-area"), ==, ds_area);
+    line = g_strdup_printf("  BTS %s, DS_AREA=%016" PRIx64 "\r\n",
+                           t->bts ? "on" : "off", ds_area);
+    g_assert_nonnull(strstr(info, line));
+    if (t->bts) {
+        check_bts(g);
+    }
+    qobject_unref(branches);
+}
+
+/* No record, and nothing that could make one */
+static void check_branches_none(Guest *g)
+{
+    QDict *branches = query_branches(g);
+
+    g_assert_false(qdict_get_bool(branches, "recording"));
+    g_assert_true(qlist_empty(qdict_get_qlist(branches, "records")));
+    g_assert_false(qdict_get_bool(branches, "bts"));
+    g_assert_cmphex(get_u64(branches, "ds-area"), ==, 0);
+    qobject_unref(branches);
+}
+
+static bool stream_has(Guest *g, const char *name)
+{
+    g_autofree char *stream = NULL;
+    size_t size;
+
+    g_assert_true(g_file_get_contents(g->stream, &stream, &size, NULL));
+    return memmem(stream, size, name, strlen(name));
+}
+
+/* Records are the same on the other side, and go on to be. */
+static void test_branch_migrate(gconstpointer opaque)
+{
+    const BranchTest *t = opaque;
+    Guest g;
+
+    guest_init(&g);
+    guest_start(&g, t->cpu, "-S");
+    g.cpus = 1;
+    guest_save(&g);
+    g_assert_false(stream_has(&g, "cpu/branch"));
+    g_assert_true(guest_load(&g, t->cpu, "-S"));
+    check_branches_none(&g);
+
+    branch_prepare(&g, t);
+    guest_cont(&g);
+    for (int i = 0; i < 5; i++) {
+        g_autoptr(GString) before = NULL, after = NULL;
+        QDict *branches;
+
+        guest_consume(&g, 20);
+        check_branches_shown(&g, t);
+        branches = query_branches(&g);
+        before = qobject_to_json(QOBJECT(branches));
+        qobject_unref(branches);
+        guest_save(&g);
+        g_assert_true(stream_has(&g, "cpu/branch"));
+        g_assert_cmpint(stream_has(&g, "cpu/branch/stack"), ==, !t->arch);
+        g_assert_cmpint(stream_has(&g, "cpu/arch_lbr"), ==, t->arch);
+        g_assert_true(guest_load(&g, t->cpu, "-S"));
+        branches = query_branches(&g);
+        after = qobject_to_json(QOBJECT(branches));
+        qobject_unref(branches);
+        g_assert_cmpstr(before->str, ==, after->str);
+        check_branches_shown(&g, t);
+        guest_cont(&g);
+    }
+    guest_stop(&g);
+    qtest_qmp_assert_success(g.qts, "{ 'execute': 'system_reset' }");
+    qtest_qmp_eventwait(g.qts, "RESET");
+    check_branches_none(&g);
+    guest_save(&g);
+    g_assert_false(stream_has(&g, "cpu/branch"));
+    guest_cleanup(&g);
+}
+
+/* A snapshot from before has no records, and one from behind brings them. */
+static void test_branch_snapshot(void)
+{
+    const BranchTest *t = &branch_tests[0];
+    Guest g;
+
+    guest_start_with_disk(&g, 1);
+    branch_prepare(&g, t);
+    guest_hmp(&g, "savevm before");
+    guest_cont(&g);
+    guest_consume(&g, 20);
+    guest_hmp(&g, "savevm behind");
+    check_branches_shown(&g, t);
+    guest_hmp(&g, "loadvm before");
+    check_branches_none(&g);
+    guest_hmp(&g, "loadvm behind");
+    check_branches_shown(&g, t);
+    guest_cont(&g);
+    guest_consume(&g, 20);
+    check_branches_shown(&g, t);
+    guest_cleanup(&g);
+}
+
+/* Offsets in the subsections, and what no such CPU could have sent there */
+enum {
+    B_DEBUGCTL = 0,
+    B_SELECT = 8,
+    B_DBG_EXTN_CFG = 16,
+    B_LER_FROM = 24,
+    B_LER_INFO = 40,
+    B_DS_AREA = 48,
+    B_SMM_DEBUGCTL = 56,
+    B_SMM_LBR_CTL = 64,
+    B_SMM_FROZEN = 72,
+    B_AGE = 73,
+    B_SIZE = 81,
+    B_STACK_SIZE = 8 + 32 * 24,
+};
+
+static void test_branch_refused(void)
+{
+    static const struct {
+        unsigned offset, bytes;
+        uint64_t val;
+        bool stack, good;
+    } t[] = {
+        { B_DEBUGCTL, 8, 0x7c3, false, true },
+        { B_DEBUGCTL, 8, 1 << 2 },              /* of P6 */
+        { B_DEBUGCTL, 8, 1 << 14 },             /* of counters */
+        { B_DEBUGCTL, 8, 1ull << 63 },
+        { B_SELECT, 8, 0x3ff, false, true },
+        { B_SELECT, 8, 1 << 10 },
+        { B_DBG_EXTN_CFG, 8, 1 << 6 },          /* of AMD */
+        { B_LER_FROM, 8, UINT64_MAX, false, true },
+        { B_LER_INFO, 8, 1 },                   /* of architectural records */
+        { B_DS_AREA, 8, 1ull << 62 },
+        { B_DS_AREA, 8, 0x7ffffffffff8, false, true },
+        { B_SMM_DEBUGCTL, 8, 1 },               /* not in SMM */
+        { B_SMM_LBR_CTL, 8, 1 },
+        { B_AGE, 8, 1ull << 62 },
+        { B_AGE, 8, (1ull << 62) - 1, false, true },
+        { 0, 8, 32, true },                     /* TOS */
+        { 0, 8, 31, true, true },
+        { 8, 8, UINT64_MAX, true, true },       /* FROM */
+        { B_STACK_SIZE - 8, 8, UINT64_MAX, true, true },    /* INFO */
+    };
+    const char *cpu = branch_tests[0].cpu;
+    g_autofree char *stream = NULL;
+    char *branch, *stack, old[B_SIZE], old_stack[B_STACK_SIZE];
+    size_t size;
+    Guest g;
+
+    guest_init(&g);
+    guest_start(&g, cpu, "-S");
+    branch_prepare(&g, &branch_tests[0]);
+    guest_cont(&g);
+    guest_consume(&g, 2);
+    guest_save(&g);
+    g_assert_true(g_file_get_contents(g.stream, &stream, &size, NULL));
+    branch = memmem(stream, size, "cpu/branch", 10);
+    stack = memmem(stream, size, "cpu/branch/stack", 16);
+    g_assert_true(branch && stack);
+    branch += 10 + 4;
+    stack += 16 + 4;
+    memcpy(old, branch, B_SIZE);
+    memcpy(old_stack, stack, B_STACK_SIZE);
+    for (int i = 0; i < G_N_ELEMENTS(t); i++) {
+        put(t[i].stack ? stack : branch, t[i].offset, t[i].bytes, t[i].val);
+        g_assert_true(g_file_set_contents(g.stream, stream, size, NULL));
+        if (t[i].good) {
+            g_autofree char *after = NULL;
+            size_t size_after;
+            char *saved;
+
+            /* As it came, it goes. */
+            g_assert_true(guest_load(&g, cpu, "-S"));
+            guest_save(&g);
+            g_assert_true(g_file_get_contents(g.stream, &after, &size_after,
+                                              NULL));
+            saved = memmem(after, size_after, "cpu/branch", 10);
+            g_assert_nonnull(saved);
+            g_assert_cmpmem(saved + 14, B_SIZE, branch, B_SIZE);
+            saved = memmem(after, size_after, "cpu/branch/stack", 16);
+            g_assert_nonnull(saved);
+            g_assert_cmpmem(saved + 20, B_STACK_SIZE, stack, B_STACK_SIZE);
+        } else {
+            assert_load_fails(&g, cpu, "CPU 0: inconsistent branch records");
+        }
+        memcpy(branch, old, B_SIZE);
+        memcpy(stack, old_stack, B_STACK_SIZE);
+    }
+    g_assert_true(g_file_set_contents(g.stream, stream, size, NULL));
+    assert_load_fails(&g, MODEL(94) ",lbr=off", "inconsistent");
+    assert_load_fails(&g, MODEL(94) ",bts=off", "inconsistent");
+    assert_load_fails(&g, MODEL(94) ",ds=off", "inconsistent");
+    g_assert_true(guest_load(&g, cpu, "-S"));
+    guest_cleanup(&g);
+}
+
+/* Streams that nobody has sent */
+static void test_branch_bytes(void)
+{
+    const BranchTest *t = &branch_tests[0];
+    Guest g;
+
+    guest_start_with_disk(&g, 1);
+    branch_prepare(&g, t);
+    guest_cont(&g);
+    guest_consume(&g, 20);
+    guest_hmp(&g, "savevm branch");
+    try_section_bytes(g.qts, g.disk, "branch", "cpu/branch", B_SIZE,
+                      "info pmu");
+    try_section_bytes(g.qts, g.disk, "branch", "cpu/branch/stack",
+                      B_STACK_SIZE, "info pmu");
+    guest_hmp(&g, "loadvm branch");
+    check_branches_shown(&g, t);
+    guest_cleanup(&g);
+}
+
 static void test_trace(void)
 {
     static const char *const lines[] = {
@@ -1644,6 +2068,16 @@ int main(int argc, char **argv)
     qtest_add_func("/pmu/hotplug", test_hotplug);
     qtest_add_func("/pmu/monitor", test_monitor);
     qtest_add_func("/pmu/monitor/branches", test_branches);
+    for (int i = 0; i < G_N_ELEMENTS(branch_tests); i++) {
+        const BranchTest *t = &branch_tests[i];
+        g_autofree char *path = g_strdup_printf("/pmu/branch/migrate/%s",
+                                                t->name);
+
+        qtest_add_data_func(path, t, test_branch_migrate);
+    }
+    qtest_add_func("/pmu/branch/snapshot", test_branch_snapshot);
+    qtest_add_func("/pmu/branch/refused", test_branch_refused);
+    qtest_add_func("/pmu/branch/bytes", test_branch_bytes);
     qtest_add_func("/pmu/trace", test_trace);
     return g_test_run();
 }

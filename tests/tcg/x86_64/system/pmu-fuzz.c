@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Random instructions, register values, LWPCBs, XSAVE images and page tables,
- * in all processor modes, for LWP and performance counters.
+ * Random instructions, register values, LWPCBs, XSAVE images, debug store areas
+ * and page tables, in all processor modes, for LWP, performance counters and
+ * branch records.
  *
  * What can be known is checked: which exceptions the instruction may raise, its
  * length, that LWP writes to its ring and its LWPCB only, what LWP's state may
@@ -29,13 +30,16 @@ enum {
     DATAS = 6,                      /* and 7 */
     AREA = 8,                       /* XSAVE's */
     CODE_PAGE = 9,                  /* read-only */
-    PAGES
+    PAGES,
+    /* Behind them, where only branches are stored, and nothing follows */
+    TRACE = PAGES, TRACE_PAGES = 3,
+    ALL_PAGES = TRACE + TRACE_PAGES
 };
 
 #define ADDR(page)      (WINDOW + (page) * PAGE)
 #define SIZE            (PAGES * PAGE)
 
-static uint8_t ram[PAGES][PAGE] __attribute__((aligned(PAGE)));
+static uint8_t ram[ALL_PAGES][PAGE] __attribute__((aligned(PAGE)));
 static uint8_t shadow[SIZE] __attribute__((aligned(PAGE)));
 #define code            ram[CODE_PAGE]
 
@@ -54,6 +58,13 @@ enum { ICR_FIXED = 0x4000, ICR_NMI = 0x4400, ICR_SMI = 0x4200 };
 #define FLAG_AC         (1u << 18)
 
 #define LVT_SMI             0x200
+#define MSR_DS_AREA         0x600
+#define MSR_LBR_SELECT      0x1c8
+#define MSR_LBR_TOS         0x1c9
+#define MSR_LBR_CTL         0x14ce
+#define MSR_LBR_DEPTH       0x14cf
+#define MSR_AMD_SELECT      0xc000010e
+#define DEBUGCTL_BTS        0xc0
 #define MSR_MISC_FEATURES   0x140
 
 /* --- random numbers ------------------------------------------------------ */
@@ -104,7 +115,7 @@ static uint64_t ap_seed;            /* of this round */
 static uint32_t ap_cb[2];           /* LWPCBs, as offsets in @ram */
 static uint32_t ap_pages;           /* a mask of what it may change */
 
-static bool has_lwp, is_intel;
+static bool has_lwp, is_intel, has_global, has_ds;
 static uint64_t osxsave;            /* CR4_OSXSAVE, if there is XSAVE */
 
 static void print_state(void)
@@ -306,6 +317,77 @@ static void make_cb(LwpCb *c, uint64_t ring_at, bool tame)
         c->base = random_address();
         c->size = small_or_random() << below(20);
     }
+}
+
+/* --- what branches are stored in ------------------------------------------ */
+
+/*
+ * Branches are stored with the rights of a supervisor, which may write to all
+ * of the kernel, so what is random is where there is no memory: neither with
+ * the upper half of the address nor, as without paging, without it.
+ */
+static const uint64_t no_memory[] = {
+    0xfec00000, 0xfee00000, 0xfee00ff8, 0xfed00000, 0x1fee00000,
+    0x7fffffffffe8, 0x7fffffffffff, 0x8000fee00000, 0xffff8000fee00000,
+    0x80000000fee00000, 0xff00000fee000000, -1, -8, -24, -31, -4096,
+};
+
+static uint32_t trace_at;       /* the area, as an offset in @ram */
+
+/*
+ * The buffer begins behind BASE: a record that goes over the area must not make
+ * an address of code of that.
+ */
+static uint64_t random_buffer(Random *r)
+{
+    uint64_t area = WINDOW + trace_at;
+
+    switch (next(r) % 8) {
+    case 0:
+        return no_memory[next(r) % ARRAY_SIZE(no_memory)];
+    case 1:
+        return area + 8 + next(r) % 32;
+    case 2:
+        return ADDR(TRACE + 2) - next(r) % 32;
+    default:
+        return ADDR(TRACE + 1) + 64 + next(r) % (2 * PAGE - 64);
+    }
+}
+
+static uint64_t random_field(Random *r, int n)
+{
+    return n < 2 ? random_buffer(r) :       /* BASE and INDEX */
+           next(r) % 8 == 0 ? next(r) :
+           ADDR(TRACE + 1) + next(r) % (2 * PAGE);
+}
+
+/* One store, because half an address is another one */
+static void store_field(int n, uint64_t val)
+{
+    asm volatile("mov %1, %0" : "=m" (*(uint64_t *)(ram[0] + trace_at + 8 * n))
+                 : "r" (val));
+}
+
+static void make_trace_area(void)
+{
+    uint64_t base = random_field(&random0, 0);
+    bool near_base = base - WINDOW < ALL_PAGES * PAGE && !one_in(4);
+
+    store_field(0, base);
+    store_field(1, near_base ? base + 24 * below(20) :
+                random_field(&random0, 1));
+    store_field(2, random_field(&random0, 2));
+    store_field(3, random_field(&random0, 3));
+}
+
+/* Not for user mode, whose stores could make any address of it. */
+static void write_trace_pte(int page, uint64_t random)
+{
+    static const uint8_t bits[] = {
+        0, PTE_P, PTE_P | PTE_W, PTE_P | PTE_W, PTE_P | PTE_W
+    };
+
+    write_pte(page, pte_of(page, bits[random % ARRAY_SIZE(bits)]));
 }
 
 /* --- what LWP's state may be --------------------------------------------- */
@@ -609,9 +691,22 @@ static uint32_t random_msr(void)
         MSR_GLOBAL_STATUS_RESET, MSR_GLOBAL_STATUS_SET, MSR_GLOBAL_INUSE,
         0x3f1 /* PEBS_ENABLE */, 0x834 /* x2APIC's LVTPC */,
     };
+    /* Of branch records: so many behind the first one */
+    static const struct {
+        uint32_t first, more;
+    } branches[] = {
+        { MSR_DEBUGCTL }, { MSR_DS_AREA }, { MSR_DS_AREA }, { MSR_LBR_SELECT },
+        { MSR_LBR_TOS }, { 0x1db, 3 }, { 0x1e0 }, { 0x40, 7 }, { 0x60, 7 },
+        { 0x680, 32 }, { 0x6c0, 32 }, { 0xdc0, 32 }, { MSR_LBR_CTL },
+        { MSR_LBR_DEPTH }, { 0x1200, 32 }, { 0x1500, 32 }, { 0x1600, 32 },
+    }, amd_branches[] = {
+        { MSR_DEBUGCTL }, { 0x1db, 3 }, { MSR_AMD_SELECT, 1 },
+        { 0xc0010300, 32 },
+    };
     bool intel = is_intel ^ one_in(16);
+    unsigned n;
 
-    switch (below(8)) {
+    switch (below(11)) {
     case 0:
     case 1:
         return intel ? MSR_EVTSEL(below(9)) :
@@ -623,6 +718,13 @@ static uint32_t random_msr(void)
         return intel ? MSR_PMC_FULL(below(9)) : MSR_AMD_STATUS + below(4);
     case 4:
         return intel ? MSR_FIXED_CTR(below(4)) : MSR_AMD_CTL;
+    case 5:
+    case 6:
+    case 7:
+        n = intel ? below(ARRAY_SIZE(branches)) :
+            below(ARRAY_SIZE(amd_branches));
+        return intel ? branches[n].first + below(branches[n].more + 1) :
+               amd_branches[n].first + below(amd_branches[n].more + 1);
     default:
         return PICK(others);
     }
@@ -651,7 +753,19 @@ static uint64_t random_msr_value(uint32_t msr)
     case MSR_MISC_ENABLE:
         return rnd() & 0x1889;
     case MSR_DEBUGCTL:
-        return rnd() & (one_in(8) ? -1 : 0x7fff);
+        val = rnd() & (one_in(8) ? -1 : one_in(2) ? 0x5fc3 : 0x7fff);
+        return one_in(2) ? val : val | DEBUGCTL_BTS;
+    case MSR_DS_AREA:
+        return one_in(8) ? PICK(no_memory) : WINDOW + trace_at;
+    case MSR_LBR_SELECT:
+    case MSR_AMD_SELECT:
+        return rnd() & (one_in(8) ? -1 : 0x3ff);
+    case MSR_LBR_CTL:
+        return rnd() & (one_in(8) ? -1 : 0x7f000f);
+    case MSR_LBR_DEPTH:
+        return one_in(4) ? rnd() : below(6) * 8;
+    case MSR_LBR_TOS:
+        return below(40);
     case MSR_GLOBAL_CTRL:
     case MSR_AMD_CTL:
         return rnd() & (one_in(8) ? -1 : 0x7000000ff);
@@ -1079,8 +1193,10 @@ static void start_round(void)
         xsetbv0(one_in(16) ? 3 : 3 | LWP_XSTATE);
     }
     APIC(APIC_LVTPC) = LVT_MASKED | PMI;
+    wrmsr(MSR_DEBUGCTL, 0);
     if (is_intel) {
-        wrmsr(MSR_DEBUGCTL, 0);
+        clear_msr(MSR_LBR_CTL);
+        clear_msr(MSR_LBR_SELECT);
         clear_msr(MSR_GLOBAL_CTRL);
         clear_msr(MSR_MISC_FEATURES);
         clear_msr(MSR_FIXED_CTR_CTRL);
@@ -1088,6 +1204,7 @@ static void start_round(void)
             clear_msr(MSR_EVTSEL(i));
         }
     } else {
+        clear_msr(MSR_AMD_SELECT + 1);
         for (int i = 0; i < 6; i++) {
             clear_msr(i < 4 ? MSR_K7_EVTSEL(i) : MSR_PERF_CTL(i));
         }
@@ -1109,6 +1226,15 @@ static void start_round(void)
         allow(WINDOW + ap_cb[i], sizeof(c), false);
     }
     memcpy(shadow, ram, sizeof(shadow));
+    trace_at = TRACE * PAGE +
+               (one_in(4) ? PAGE - below(32) : below(PAGE / 8) * 8);
+    make_trace_area();
+    for (int i = TRACE; i < ALL_PAGES; i++) {
+        write_trace_pte(i, rnd());
+    }
+    if (has_ds) {
+        wrmsr(MSR_DS_AREA, WINDOW + trace_at);
+    }
     for (int i = 0; i < CODE_PAGE; i++) {
         write_pte(i, pte_of(i, random_bits(&random0)));
         if (one_in(16)) {
@@ -1138,7 +1264,9 @@ static void arm_counter(void)
     if (is_intel) {
         wrmsr(MSR_PMC(0), -left & 0xffffffff);
         wrmsr(MSR_EVTSEL(0), select);
-        wrmsr(MSR_GLOBAL_CTRL, rdmsr(MSR_GLOBAL_CTRL) | 1);
+        if (has_global) {
+            wrmsr(MSR_GLOBAL_CTRL, rdmsr(MSR_GLOBAL_CTRL) | 1);
+        }
     } else {
         wrmsr(MSR_K7_PERFCTR(0), -left & 0xffffffffffff);
         wrmsr(MSR_K7_EVTSEL(0), select);
@@ -1166,6 +1294,14 @@ static void iterate(void)
     }
     if (one_in(8)) {
         arm_counter();
+    }
+    if (one_in(8)) {
+        make_trace_area();
+        write_trace_pte(TRACE + below(TRACE_PAGES), rnd());
+        flush_tlb();
+        if (has_ds && one_in(2)) {
+            wrmsr(MSR_DEBUGCTL, DEBUGCTL_BTS | (one_in(2) ? 0x100 : 0));
+        }
     }
     op.lwp_faults = lwp_faults();
     load_ds(USER_DATA);
@@ -1222,8 +1358,9 @@ static void disturb(Random *r)
     unsigned page = next(r) % CODE_PAGE;
     void *c = &ram[0][ap_cb[next(r) % 2]];
     uint32_t head;
+    int n;
 
-    switch (next(r) % 16) {
+    switch (next(r) % 18) {
     case 0:
     case 1:
     case 2:
@@ -1246,6 +1383,15 @@ static void disturb(Random *r)
     case 8:
         head = __atomic_load_n(&((LwpCb *)c)->head, __ATOMIC_RELAXED);
         __atomic_store_n(&((LwpCb *)c)->tail, head, __ATOMIC_RELAXED);
+        break;
+    case 9:
+        n = next(r) % 4;
+        if (trace_at % 8 == 0) {
+            store_field(n, random_field(r, n));
+        }
+        break;
+    case 10:
+        write_trace_pte(TRACE + next(r) % TRACE_PAGES, next(r));
         break;
     default:
         send(ICR_FIXED | IPI);
@@ -1368,7 +1514,10 @@ int main(void)
     hide_kernel();
     has_lwp = cpuid_reg(0x80000001, 0, 2) & 1u << 15;
     is_intel = cpuid_reg(0, 0, 2) == 0x6c65746e;        /* "ntel" */
+    has_global = is_intel && (cpuid_reg(10, 0, 0) & 0xff) >= 2;
     osxsave = read_cr4() & CR4_OSXSAVE;
+    /* In 12 bytes less than an address could be overwritten. */
+    has_ds = (cpuid_reg(1, 0, 3) >> 21 & 1) && (cpuid_reg(1, 0, 2) & 4);
     set_handler(NMI_VECTOR, on_nmi);
     idt[NMI_VECTOR].low = (idt[NMI_VECTOR].low & ~(7ull << 32)) | 2ull << 32;
     *(uint64_t *)&tss[11] = (uintptr_t)(nmi_stack + sizeof(nmi_stack));

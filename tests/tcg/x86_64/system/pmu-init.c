@@ -11,7 +11,7 @@
 #include "pmu-kernel.h"
 #include "lwp-ap.h"
 
-#define NR_MSRS         10
+#define NR_MSRS         13
 #define DO_NOT_WRITE    (~0ull)         /* for AP */
 
 typedef struct Register {
@@ -19,6 +19,7 @@ typedef struct Register {
     uint32_t msr;
     uint64_t reset, val;    /* what RESET makes it, and what it is set to */
     bool counts;            /* its counter runs */
+    bool cleared;           /* INIT clears it, too */
 } Register;
 
 static const Register intel[NR_MSRS] = {
@@ -28,6 +29,9 @@ static const Register intel[NR_MSRS] = {
     { "IA32_DEBUGCTL", MSR_DEBUGCTL, 0, 0x5800 },
     { "IA32_PERF_GLOBAL_STATUS_SET", MSR_GLOBAL_STATUS_SET, 0, 6 },
     { "IA32_PERF_GLOBAL_STATUS", MSR_GLOBAL_STATUS, 0, DO_NOT_WRITE },
+    { "IA32_DS_AREA", 0x600, 0, 0x12340, .cleared = true },
+    { "MSR_LBR_SELECT", 0x1c8, 0, 0x81 },
+    { "MSR_LASTBRANCH_31_FROM_IP", 0x69f, 0, 0x12345678 },
     { "IA32_PERFEVTSEL1", MSR_EVTSEL(1), 0, 0x4100c4 },
     { "IA32_PERFEVTSEL0", MSR_EVTSEL(0), 0, 0x4200c0 },
     { "IA32_PERF_GLOBAL_CTRL", MSR_GLOBAL_CTRL, 15, 0x100000001 },
@@ -39,6 +43,9 @@ static const Register intel[NR_MSRS] = {
     { "PERF_CTR4", MSR_PERF_CTR(4), 0, 0x5678 },
     { "PerfCntrGlobalStatusSet", 0xc0000303, 0, 6 },
     { "PerfCntrGlobalStatus", MSR_AMD_STATUS, 0, DO_NOT_WRITE },
+    { "DbgCtl", MSR_DEBUGCTL, 0, 0x3c },
+    { "LastBranchFromIP", 0x1db, 0, 0 },
+    { "LastIntToIP", 0x1de, 0, 0 },
     { "PERF_CTL1", MSR_PERF_CTL(1), 0, 0x4100c2 },
     { "PERF_CTL0", MSR_PERF_CTL(0), 0, 0x4200c0 },
     { "PerfCntrGlobalCtl", MSR_AMD_CTL, 63, 0x21 },
@@ -56,13 +63,13 @@ asm(".text\n"
     "    xor %esi, %esi\n"
     "1:  mov ap_msrs(, %esi, 4), %ecx\n rdmsr\n"
     "    mov %eax, ap_found(, %esi, 8)\n mov %edx, ap_found + 4(, %esi, 8)\n"
-    "    inc %esi\n cmp $10, %esi\n jne 1b\n"
+    "    inc %esi\n cmp $13, %esi\n jne 1b\n"
     "    xor %esi, %esi\n"
     "2:  mov ap_msrs(, %esi, 4), %ecx\n"
     "    mov ap_set(, %esi, 8), %eax\n mov ap_set + 4(, %esi, 8), %edx\n"
     "    cmp $-1, %eax\n je 3f\n"
     "    wrmsr\n"
-    "3:  inc %esi\n cmp $10, %esi\n jne 2b\n"
+    "3:  inc %esi\n cmp $13, %esi\n jne 2b\n"
     "    lock incl ap_starts\n"
     "    cmpl $0, ap_leaves\n je 4f\n"
     AP_TO_USER
@@ -97,14 +104,14 @@ static void test_init(const Register *r)
     for (int i = 0; i < NR_MSRS; i++) {
         uint64_t want = r[i].val;
 
-        if (i == STATUS_SET) {
+        if (i == STATUS_SET || r[i].cleared) {
             want = 0;
         } else if (i == STATUS) {
             want = r[STATUS_SET].val;
         }
         report(r[i].counts ? ap_found[i] > 20 : ap_found[i] == want,
-               "INIT: %s is %s", r[i].name,
-               r[i].counts ? "counting" : "kept");
+               "INIT: %s is %s", r[i].name, r[i].counts ? "counting" :
+               r[i].cleared ? "cleared" : "kept");
         counted = ap_found[i];
     }
     ap_leaves = 1;
