@@ -487,6 +487,7 @@ static bool take_config(void)
     if (amd) {
         config.perfctr_core &= !(how & 8);
         config.perfmon_v2 &= !(how & 16);
+        config.lbr_v2 = config.perfmon_v2 && (how & 64);
     }
     if (how & 32) {
         version = take(1);

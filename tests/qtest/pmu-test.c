@@ -215,7 +215,7 @@ static void test_caches(void)
 /* What AMD's have of branch records follows from the model and the user. */
 static void test_amd_lbr(void)
 {
-#define GENOA "EPYC-Genoa,+perfctr-core,+svm,"
+#define GENOA "EPYC-Genoa,perfctr-core=on,svm=on,"
     static const struct {
         const char *cpu;
         bool v2, lbrv;
@@ -227,12 +227,12 @@ static void test_amd_lbr(void)
         { GENOA "pmu=on,perfmon-v2=on,svm=off", true, false },
         { GENOA "pmu=on,perfmon-v2=off", false, true },
         { GENOA "pmu=off", false, false },
-        { "EPYC,pmu=on,+svm,lbr-v2=on", false, true },
+        { "EPYC,pmu=on,svm=on,lbr-v2=on", false, true },
         { "max,pmu=on", false, true },
         { "max,pmu=on,family=25,model=17", true, true },
         { "max,pmu=on,family=25,model=17,perfmon-v2=off", false, true },
         { "max", false, false },
-        { "Skylake-Client,pmu=on,+svm", false, false },
+        { "Skylake-Client,pmu=on,svm=on", false, false },
     };
 #undef GENOA
 

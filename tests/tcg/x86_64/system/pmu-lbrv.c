@@ -216,8 +216,9 @@ static void test_virtual(void)
 
         set_guest(true, look);
         vmcb.asid = 0;
+        vmcb.lbr[CTL] = 1ull << 32;     /* a bit that it does not have */
         ok = exits(ctl, -1ull);
-        report(ok && is_made_up(vmcb.lbr, 0) &&
+        report(ok && is_made_up(vmcb.lbr, 1ull << 32) &&
                is_branch(host_lbr, ctl, host_from, host_to),
                "hypervisor %d: VMRUN fails, and nothing changes", ctl);
         vmcb.asid = 1;
