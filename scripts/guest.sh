@@ -339,6 +339,8 @@ pack_program() {
         printf 'export PATH=%s:/bin\n' "$(quote "$PATH")"
         [ -z "${LD_LIBRARY_PATH:-}" ] ||
             printf 'export LD_LIBRARY_PATH=%s\n' "$(quote "$LD_LIBRARY_PATH")"
+        # shellcheck disable=SC2154
+        printf 'record=%s stat=%s\n' "$(quote "$record")" "$(quote "$stat")"
         echo 'set --'
         for f; do
             printf 'set -- "$@" %s\n' "$(quote "$f")"
