@@ -142,11 +142,13 @@ build_recorded() {
     build_test rr-threads32 -m32
 }
 
-# A program without a C library
-build_loop() {
-    stale "$out/pmu-loop" "$guest/test/pmu-loop.S" || return 0
-    logged boot-pmu-loop gcc -nostdlib -static -no-pie \
-        -o "$out/pmu-loop" "$guest/test/pmu-loop.S"
+# Programs without a C library
+build_loops() {
+    for t in pmu-loop pmu-taken; do
+        stale "$out/$t" "$guest/test/$t.S" || continue
+        logged "boot-$t" gcc -nostdlib -static -no-pie \
+            -o "$out/$t" "$guest/test/$t.S"
+    done
 }
 
 # The path that FILE has in the guest, where /bin is /usr/bin and so on.
@@ -182,7 +184,7 @@ copy_module() {
 build_initramfs() {
     initrd=$out/initramfs-$version.gz
     stale "$initrd" "$module" "$out"/lwp-* "$out"/pmu-lo* "$out"/rr-* \
-        "$out/bzip2" "$build/tools/lwp" \
+        "$out/pmu-taken" "$out/bzip2" "$build/tools/lwp" \
         "$guest/test" "$guest/init" "$root/scripts/guest.sh" \
         "$kernel/complete" || return 0
     say "packing the initramfs"
@@ -194,6 +196,7 @@ build_initramfs() {
     done
     cp "$kernel/bin/busybox" "$out/bzip2" "$build/tools/lwp" \
         "$build/tools/example" "$out/pmu-load" "$out/pmu-loop" \
+        "$out/pmu-taken" "$guest/test/pmu-branches" \
         "$guest/test/pmu-cost" "$guest/test/pmu-perf" \
         "$guest/test/pmu-dmesg" "$guest/test/pmu-generic" \
         "$guest/test/rr-cost" "$guest/test/rr-replay" "$fs/bin"
@@ -252,7 +255,7 @@ build_guest() {
     # "lwp record" needs a dynamic linker.
     build_test lwp-outlive
     build_recorded
-    build_loop
+    build_loops
     build_initramfs
 }
 
@@ -336,6 +339,8 @@ pack_program() {
         printf 'export PATH=%s:/bin\n' "$(quote "$PATH")"
         [ -z "${LD_LIBRARY_PATH:-}" ] ||
             printf 'export LD_LIBRARY_PATH=%s\n' "$(quote "$LD_LIBRARY_PATH")"
+        # shellcheck disable=SC2154
+        printf 'record=%s stat=%s\n' "$(quote "$record")" "$(quote "$stat")"
         echo 'set --'
         for f; do
             printf 'set -- "$@" %s\n' "$(quote "$f")"
