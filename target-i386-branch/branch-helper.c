@@ -145,7 +145,10 @@ static void record(CPUX86State *env, RetireRow row, uint64_t ip,
 /* Near branches are recorded where they are translated. */
 static void branch_retire_observe(CPUX86State *env, const RetireStory *story)
 {
-    if (story->is_far) {
+    /* What INT1 delivers is a debug exception. */
+    bool is_int1 = !story->delivered && story->next != story->ip;
+
+    if (story->is_far && !is_int1) {
         record(env, story->row, story->ip,
                story->delivered ? BRANCH_EVENT : BRANCH_FAR);
     }

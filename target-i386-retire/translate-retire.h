@@ -17,6 +17,7 @@ typedef struct RetireDisas {
     bool forced;            /* not because retire_tb_ask() says so */
     bool late;              /* the current one is, if it ends the block */
     bool entry;             /* the current instruction enters the kernel */
+    bool leaves;            /* its helper does not return; of far ones INT1 */
     bool silent;            /* somebody else tells of it: retire_one() */
     bool is_far;            /* the current instruction is a far branch */
     bool tf;                /* a taken branch traps: RETIRE_WANT_BTF */
