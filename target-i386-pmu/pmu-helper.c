@@ -227,7 +227,10 @@ void pmu_cpu_wrmsr(CPUX86State *env, uint32_t msr, uint64_t val, uintptr_t ra)
     cpu_sync_retire(env);
     /* The instruction counts as those that follow it do. */
     if (!counted && pmu_wanted(s, PMU_OS)) {
-        retire_cpu_one(env, RETIRE_OS, false);
+        RetireStory story = { .row = RETIRE_OS, .entry = true };
+
+        /* Others have counted it, and the clock has it, if it runs. */
+        retire_cpu_observe(env, &story, UINT_MAX);
     }
 }
 

@@ -135,6 +135,7 @@ void retire_cpu_one(CPUX86State *env, RetireRow row, bool is_far)
 {
     RetireStory story = { .row = row, .is_far = is_far, .entry = true };
 
+    env->retire.clock += RETIRE_CHARGE(1, 0);
     retire_cpu_observe(env, &story, UINT_MAX);
 }
 
@@ -149,6 +150,7 @@ void retire_cpu_delivered(CPUX86State *env, RetireRow row, uint64_t ip,
             .delivered = true,
         };
 
+        env->retire.clock += RETIRE_CHARGE(1, 0);
         retire_cpu_observe(env, &story, UINT_MAX);
         return;
     }
@@ -167,9 +169,6 @@ void retire_cpu_observe(CPUX86State *env, const RetireStory *story,
     X86CPU *cpu = env_archcpu(env);
 
     retire_cpu_settle(env);
-    if (!story->part) {
-        env->retire.clock += RETIRE_CHARGE(1, 0);
-    }
     for (int i = RETIRE_MAX_OBSERVERS; i-- > 0;) {
         if (cpu->retire_observer[i] && (told >> i & 1)) {
             cpu->retire_observer[i]->observe(env, story);

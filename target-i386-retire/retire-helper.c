@@ -44,6 +44,7 @@ void helper_retire_observe(CPUX86State *env, target_ulong ip, uint32_t desc)
         story.access = retire_models(env)->accesses.access;
         story.nr_accesses = retire_models(env)->accesses.nr;
     }
+    env->retire.clock += RETIRE_CHARGE(1, 0);
     retire_cpu_observe(env, &story, desc >> RETIRE_DESC_OBSERVERS_SHIFT & 0xf);
 }
 

@@ -3,8 +3,8 @@
 #
 # usage: tests/long/differential.sh [--release 10.0] [--minutes N]
 #
-# 1,000 random programs, 250 each in 32 and 64 bit, user and system mode, and
-# twelve of Debian's, by tests/oracle/differential.  What has been done is kept
+# 1,500 random programs, 250 each in 32 and 64 bit, user and system mode, and of
+# branch records, and twelve of Debian's, by tests/oracle/differential.  What has been done is kept
 # in build/long, for this QEMU, and not done again; with --minutes, nothing is
 # started later than that.  Prints a line of PASS or FAIL for each ten programs,
 # and SKIP if some are left; the seed in it reproduces a failure.
@@ -20,7 +20,8 @@ export PYTHONDONTWRITEBYTECODE=1
 left=0
 chunk=0
 while [ $chunk -lt 25 ]; do
-    for mode in user64 user32 system64 system32 debian; do
+    for mode in user64 user32 system64 system32 branches64 branches32 \
+        debian; do
         count=10
         if [ $mode = debian ]; then
             [ $chunk -lt 12 ] || continue
@@ -44,5 +45,5 @@ while [ $chunk -lt 25 ]; do
     done
     chunk=$((chunk + 1))
 done
-[ $left = 0 ] || echo "SKIP differential-long: $left of 1012 programs are left"
+[ $left = 0 ] || echo "SKIP differential-long: $left of 1512 programs are left"
 ! grep -q '^FAIL' "$state"

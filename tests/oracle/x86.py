@@ -55,7 +55,7 @@ class Insn:
             return CALL_IND if reg == 2 else JMP_IND
         if op in (0x9a, 0xea, 0xca, 0xcb) or op == 0xff and reg in (3, 5):
             return FAR
-        if op == 0x8f and modrm & 0x1f >= 8:
+        if op == 0x8f and modrm & 0x1f >= 8 and len(p) > 4:
             kinds = {9: (LLWPCB, SLWPCB), 10: (LWPINS, LWPVAL)}
             return kinds[modrm & 0x1f][p[4] >> 3 & 1]
         if op == 0x0f:
