@@ -145,7 +145,8 @@ static void record(CPUX86State *env, RetireRow row, uint64_t ip,
 /* Near branches are recorded where they are translated. */
 static void branch_retire_observe(CPUX86State *env, const RetireStory *story)
 {
-    if (story->is_far) {
+    /* INT1 is a debug exception, which is going to be delivered. */
+    if (story->is_far && !story->int1) {
         record(env, story->row, story->ip,
                story->delivered ? BRANCH_EVENT : BRANCH_FAR);
     }

@@ -30,6 +30,7 @@ void helper_retire_observe(CPUX86State *env, target_ulong ip, uint32_t desc)
         .taken = desc & RETIRE_DESC_TAKEN,
         .is_far = desc & RETIRE_DESC_FAR,
         .entry = desc & RETIRE_DESC_ENTRY,
+        .int1 = desc & RETIRE_DESC_INT1,
         .trap = (desc & RETIRE_DESC_TF) || env_cpu(env)->watchpoint_hit,
     };
 
@@ -43,7 +44,7 @@ void helper_retire_observe(CPUX86State *env, target_ulong ip, uint32_t desc)
         story.access = retire_models(env)->accesses.access;
         story.nr_accesses = retire_models(env)->accesses.nr;
     }
-    retire_cpu_observe(env, &story, desc >> RETIRE_DESC_OBSERVERS_SHIFT & 0xff);
+    retire_cpu_observe(env, &story, desc >> RETIRE_DESC_OBSERVERS_SHIFT & 0xf);
 }
 
 /* The near branch at @from has been taken. */

@@ -152,6 +152,7 @@ static inline void retire_settle(CPUX86State *env)
 #define RETIRE_DESC_FAR         (1u << 6)   /* RetireStory.is_far */
 #define RETIRE_DESC_ENTRY       (1u << 7)   /* RetireStory.entry */
 #define RETIRE_DESC_OBSERVERS_SHIFT 8       /* retire_tb_observers() */
+#define RETIRE_DESC_INT1        (1u << 12)  /* RetireStory.int1 */
 #define RETIRE_DESC_LENGTH_SHIFT    16      /* in bytes */
 
 /*

@@ -19,6 +19,7 @@ typedef struct RetireDisas {
     bool entry;             /* the current instruction enters the kernel */
     bool silent;            /* somebody else tells of it: retire_one() */
     bool is_far;            /* the current instruction is a far branch */
+    bool int1;              /* it is INT1 */
     bool tf;                /* a taken branch traps: RETIRE_WANT_BTF */
     bool repeats;           /* it is a string instruction with a REP prefix */
     bool taken;             /* the exit being emitted is the branch's target */

@@ -243,6 +243,7 @@ typedef struct RetireStory {
     bool is_far;            /* a far branch */
     bool entry;             /* it enters the kernel */
     bool delivered;         /* INT n or the like: it is @is_far and @entry */
+    bool int1;              /* so it is, but is going to be #DB */
     bool part;              /* only an iteration of a REP, not the last one */
     bool trap;              /* a debug trap is going to be raised behind it */
     bool predicted;         /* there was anything to go by, */
