@@ -21,9 +21,10 @@ enum { DB = 1, VECTOR = 64 };
 #define DR6_BS          (1u << 14)
 #define CODE_BASE       0x30
 
+#define PLACE_TO(name)  void name##_to(void);
 /* It goes from there, if nothing else stops it. */
 #define GOES(name, bits, insns) \
-    PLACE(name##_to); \
+    PLACE_TO(name) \
     CODE(name, ".code" #bits "\n nop\n" insns "\n ud2\n" #name "_to: 1: nop\n" \
          "nop\n .code64")
 #define HERE32 "call 2f\n 2: pop %ebx\n add $1f - 2b, %ebx\n"

@@ -41,8 +41,9 @@ HANDLER(on_pf, 14)
 HANDLER(on_int, 64)
 
 /* AT is where it happens. */
+#define PLACE_AT(name)  void name##_at(void);
 #define EVENT(name, insns) \
-    PLACE(name##_at); \
+    PLACE_AT(name) \
     CODE(name, insns)
 #define AT(name) #name "_at: "
 #define TARGET_PAGE 0x40005000
@@ -183,42 +184,44 @@ static const struct Case {
     bool intel;                 /* not on others; and the reverse */
     bool amd;
 } cases[] = {
-#define SIMPLE(name, vector, handler) \
-    USER_CODE64, name, vector, handler, { name##_at, handler }
-    { "#UD", SIMPLE(ud, UD, on_ud) },
-    { "#DE", SIMPLE(divide, DE, on_de) },
-    { "INT3", SIMPLE(bp, BP, on_bp) },
-    { "INT 3", SIMPLE(int3, BP, on_bp) },
-    { "INT n", SIMPLE(soft, VECTOR, on_int) },
-    { "INT n with a prefix", SIMPLE(int_prefix, VECTOR, on_int) },
+#define PREPARED(what, name, vector, handler, prepare) \
+    { what, USER_CODE64, name, vector, handler, { name##_at, handler }, \
+      prepare }
+#define SIMPLE(what, name, vector, handler) \
+    PREPARED(what, name, vector, handler, NULL)
+    SIMPLE("#UD", ud, UD, on_ud),
+    SIMPLE("#DE", divide, DE, on_de),
+    SIMPLE("INT3", bp, BP, on_bp),
+    SIMPLE("INT 3", int3, BP, on_bp),
+    SIMPLE("INT n", soft, VECTOR, on_int),
+    SIMPLE("INT n with a prefix", int_prefix, VECTOR, on_int),
     { "INTO", USER_CODE32, into, OF, on_of, { into_at, on_of } },
     { "BOUND", USER_CODE32, bound, BR, on_br, { bound_at, on_br } },
-    { "HLT at CPL 3", SIMPLE(privileged, GP, on_gp) },
-    { "#GP", SIMPLE(gp, GP, on_gp) },
-    { "#SS", SIMPLE(ss, SS, on_ss) },
-    { "#NP", SIMPLE(np, NP, on_np) },
-    { "#PF", SIMPLE(pf, PF, on_pf) },
-    { "#PF in REP", SIMPLE(pf_rep, PF, on_pf) },
-    { "INT n without a handler: #NP", SIMPLE(int_absent, NP, on_np),
-      prepare_absent },
-    { "#GP, #NP: #DF", SIMPLE(df, DF, on_df), prepare_double },
-    { "#PF, #NP: #DF", SIMPLE(pf_np, DF, on_df), prepare_double },
+    SIMPLE("HLT at CPL 3", privileged, GP, on_gp),
+    SIMPLE("#GP", gp, GP, on_gp),
+    SIMPLE("#SS", ss, SS, on_ss),
+    SIMPLE("#NP", np, NP, on_np),
+    SIMPLE("#PF", pf, PF, on_pf),
+    SIMPLE("#PF in REP", pf_rep, PF, on_pf),
+    PREPARED("INT n without a handler: #NP", int_absent, NP, on_np,
+             prepare_absent),
+    PREPARED("#GP, #NP: #DF", df, DF, on_df, prepare_double),
+    PREPARED("#PF, #NP: #DF", pf_np, DF, on_df, prepare_double),
     { "JMP to where #PF is", USER_CODE64, to_fault, PF, on_pf,
       { PAGE_5, on_pf, to_fault_at, PAGE_5 } },
     { "JMP to UD2", USER_CODE64, jmp_ud, UD, on_ud,
       { jmp_ud_to, on_ud, jmp_ud_at, jmp_ud_to } },
-    { "CALL that faults", SIMPLE(call_fault, PF, on_pf) },
-    { "indirect JMP that faults", SIMPLE(ind_fault, PF, on_pf) },
-    { "RET that faults", SIMPLE(ret_fault, PF, on_pf) },
-    { "far RET that faults", SIMPLE(far_fault, GP, on_gp) },
-    { "IRET that faults", SIMPLE(iret_fault, GP, on_gp) },
-    { "far JMP that faults", SIMPLE(ljmp_fault, GP, on_gp) },
-    { "an interrupt", SIMPLE(ipi, VECTOR, on_int), send_int },
-    { "an interrupt in front of JMP", SIMPLE(ipi_jmp, VECTOR, on_int),
-      send_int },
-    { "NMI", SIMPLE(ipi, NMI, on_nmi), send_nmi },
-    { "an interrupt in REP", SIMPLE(ipi_rep, VECTOR, on_int), send_int },
-    { "NMI in REP", SIMPLE(ipi_rep, NMI, on_nmi), send_nmi },
+    SIMPLE("CALL that faults", call_fault, PF, on_pf),
+    SIMPLE("indirect JMP that faults", ind_fault, PF, on_pf),
+    SIMPLE("RET that faults", ret_fault, PF, on_pf),
+    SIMPLE("far RET that faults", far_fault, GP, on_gp),
+    SIMPLE("IRET that faults", iret_fault, GP, on_gp),
+    SIMPLE("far JMP that faults", ljmp_fault, GP, on_gp),
+    PREPARED("an interrupt", ipi, VECTOR, on_int, send_int),
+    PREPARED("an interrupt in front of JMP", ipi_jmp, VECTOR, on_int, send_int),
+    PREPARED("NMI", ipi, NMI, on_nmi, send_nmi),
+    PREPARED("an interrupt in REP", ipi_rep, VECTOR, on_int, send_int),
+    PREPARED("NMI in REP", ipi_rep, NMI, on_nmi, send_nmi),
     { "HLT and an interrupt", CODE64, halt, VECTOR, on_int,
       { halt_at, on_int }, send_int_masked },
     { "#UD at CPL 0", CODE64, ud, UD, on_ud, { ud_at, on_ud } },

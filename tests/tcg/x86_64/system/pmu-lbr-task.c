@@ -28,9 +28,9 @@ static uint8_t other_stack[1024] __attribute__((aligned(16)));
 typedef void Place(void);
 
 /* NAME_at and NAME_behind are the branch, and what follows it. */
+#define PLACES(name)    void name##_at(void), name##_behind(void);
 #define BRANCH(name, before, insn) \
-    PLACE(name##_at); \
-    PLACE(name##_behind); \
+    PLACES(name) \
     LEGACY(name, "nop\n" before #name "_at: " insn "\n" #name "_behind: nop")
 
 BRANCH(jmp, "", "jmp jmp_behind")

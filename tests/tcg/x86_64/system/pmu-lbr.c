@@ -13,16 +13,17 @@
  * A branch, that @insn is, at CPL 0, with records on right before it and off
  * behind it; and in other code, at CPL 3.  It goes to label 1, or int3 follows.
  */
+#define PLACES(name) \
+    void name##_from(void), name##_to(void);
+
 #define ROW(name, before, between, insn, behind) \
-    PLACE(k_##name##_from); \
-    PLACE(k_##name##_to); \
+    PLACES(k_##name) \
     CODE(k_##name, before "\n" ON between "\nk_" #name "_from: " insn \
          "\n int3\nk_" #name "_to: 1:\n" OFF behind) \
     ROW_OF(64, name, before "\n mov $2, %ecx\n xor %edx, %edx\n" between, insn)
 
 #define ROW_OF(bits, name, before, insn) \
-    PLACE(u_##name##_from); \
-    PLACE(u_##name##_to); \
+    PLACES(u_##name) \
     static void __attribute__((naked)) u_##name(void) \
     { \
         asm(".code" #bits "\n" before "\nu_" #name "_from: " insn \
@@ -285,10 +286,11 @@ static void select_cpl(uint32_t select, uint32_t ctl)
 /* The order; and which are left out by where they go */
 static void test_order(void)
 {
-    const struct Row *row;
+    const struct Row *row = rows;
     bool ok = true;
 
-    for (row = rows; row->class != JMP_REL; row++) {
+    while (row->class != JMP_REL) {
+        row++;
     }
     if (lbr->depth == 1) {
         return;
@@ -473,11 +475,12 @@ static void test_mispredicted(void)
         return;
     }
     for (int i = 0; i < ARRAY_SIZE(cases); i++) {
+        bool want = cases[i].mispredicted;
+
         set_up(USER_CODE64, (uintptr_t)cases[i].code);
         run_recorded(EXIT, on_exit);
-        report(mispredicted(1) == cases[i].mispredicted && !mispredicted(0),
-               "%s is%s mispredicted", cases[i].what,
-               cases[i].mispredicted ? "" : " not");
+        report(mispredicted(1) == want && !mispredicted(0),
+               "%s is %s mispredicted", cases[i].what, want ? "indeed" : "not");
     }
 }
 
