@@ -4,8 +4,8 @@
 # usage: tests/guest/perf.sh [--release 10.0] [KERNEL...]
 #
 # Debian's perf in the guest, on the oldest and the newest kernel that Debian 12
-# has, or on those that are named: the demo, exact counts and samples, and a
-# kernel's log that has nothing to warn of but what it has without counters; and
+# has, or on those that are named: the demo, exact counts, samples, branch records,
+# and a log of the kernel that warns of nothing but what it has without counters; and
 # scripts/boot --run.  Prints a line of PASS or FAIL for each.
 set -u
 
@@ -56,7 +56,7 @@ warnings() {
 for kernel; do
     passes "perf-$kernel" --perf --kernel "$kernel"
     passes "perf-counts-$kernel" --perf --kernel "$kernel" --test pmu-perf \
-        pmu-dmesg
+        pmu-branches=--quick=32 pmu-dmesg
     reports
     warnings > "$logs/warnings"
     # It has no counters, so scripts/boot is right to fail.
