@@ -13,6 +13,8 @@
 #define LINE            64
 #define MEMORY          0x2000000ul
 #define MEMORY_END      0x7800000ul
+#define LLC_REFERENCES  0x4f2e
+#define LLC_MISSES      0x412e
 
 enum { L1D, L2, L3, LEVELS };
 
@@ -149,26 +151,6 @@ static uint64_t count(uint16_t event, uint64_t stride, int lines)
     return rdmsr(pmc);
 }
 
-/* An event of loads, or of lines, that @level has not; 0 if there is none. */
-static uint16_t find_event(int level)
-{
-    static const uint16_t events[LEVELS][4] = {
-        { 0x08d1, 0x01cb, 0x0151 }, { 0x10d1, 0x04cb, 0x4f2e },
-        { 0x20d1, 0x10cb }
-    }, amd_events[LEVELS][4] = {
-        { 0x0041, 0xc860 }, { 0x027e, 0x0864 },
-    };
-    const uint16_t *e = amd ? amd_events[level] : events[level];
-
-    for (; *e; e++) {
-        asm volatile("wbinvd" : : : "memory");
-        if (count(*e, LINE, 1) == 1) {
-            return *e;
-        }
-    }
-    return 0;
-}
-
 /*
  * Of lines that meet in all caches, these have room for so many; L3 is another
  * one's victims only.  How many of @lines miss when they come again?
@@ -178,6 +160,33 @@ static int64_t again(uint16_t event, uint64_t stride, int lines)
     asm volatile("wbinvd" : : : "memory");
     count(event, stride, lines);
     return count(event, stride, lines);
+}
+
+/* An event of loads, or of lines, that @level has not; 0 if there is none. */
+static uint16_t find_event(int level)
+{
+    static const uint16_t events[LEVELS][5] = {
+        { 0x08d1, 0x01cb, 0x0151 },
+        { 0x10d1, 0x04cb, LLC_REFERENCES, LLC_MISSES },
+        { 0x20d1, 0x10cb }
+    }, amd_events[LEVELS][5] = {
+        { 0x0041, 0xc860 }, { 0x027e, 0x0864 },
+    };
+    const uint16_t *e = amd ? amd_events[level] : events[level];
+    const Cache *l1 = &cache[L1D];
+
+    for (; *e; e++) {
+        /* Where L2 is the last level, references are what L1D has not. */
+        if (*e == LLC_REFERENCES &&
+            again(*e, l1->size / l1->ways, l1->ways + 1)) {
+            continue;
+        }
+        asm volatile("wbinvd" : : : "memory");
+        if (count(*e, LINE, 1) == 1) {
+            return *e;
+        }
+    }
+    return 0;
 }
 
 static void test_level(int level)
