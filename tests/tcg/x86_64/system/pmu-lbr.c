@@ -480,7 +480,7 @@ static void test_mispredicted(void)
         set_up(USER_CODE64, (uintptr_t)cases[i].code);
         run_recorded(EXIT, on_exit);
         report(mispredicted(1) == want && !mispredicted(0),
-               "%s is %s mispredicted", cases[i].what, want ? "indeed" : "not");
+               "%s: mispredicted %d", cases[i].what, want);
     }
 }
 
