@@ -6,8 +6,9 @@
 # 1,500 random programs, 250 each in 32 and 64 bit, user and system mode, and of
 # branch records, and twelve of Debian's, by tests/oracle/differential.  What has
 # been done is kept in build/long, for this QEMU, and not done again; with
-# --minutes, nothing is started later than that.  Prints a line of PASS or FAIL for each ten programs,
-# and SKIP if some are left; the seed in it reproduces a failure.
+# --minutes, nothing is started later than that.  Prints a line of PASS or FAIL
+# for each ten programs, and SKIP if some are left; the seed in it reproduces a
+# failure.
 set -u
 
 # shellcheck source=tests/long/common
