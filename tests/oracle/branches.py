@@ -538,11 +538,8 @@ class Program(programs.Program):
                   f'mov ${APIC + 0x340:#x}, %eax', 'movl $0x400, (%rax)',
                   *self.wrmsr(DEBUGCTL, 'debugctl'),
                   *self.wrmsr(0x38f, 'enabled'), *pop, 'iretq')
-        names = ('debugctl', 'enabled', 'reload', 'ds_index', 'ds_maximum',
-                 'ds_threshold')
-        self.emit('.data', *(f'.globl {name}\n{name}: .quad 0'
-                             for name in names),
-                  '.balign 4096', f'.skip {self.rng.randrange(4096)}',
+        self.emit('.data', '.balign 4096',
+                  f'.skip {self.rng.randrange(4096)}',
                   f'ds_area: .skip {4 * self.word}',
                   f'bts_buffer: .skip {3 * self.word * BTS_RECORDS}',
                   '.balign 4096')

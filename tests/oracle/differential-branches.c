@@ -34,8 +34,8 @@ typedef struct Session {
 static uint8_t pmi_stack[4096] __attribute__((aligned(16)));
 static uint8_t sysenter_stack[4096] __attribute__((aligned(16)));
 
-/* The program has these. */
-extern uint64_t debugctl, enabled, reload, ds_index, ds_maximum, ds_threshold;
+/* What the program loads its registers with, and what it has */
+uint64_t debugctl, enabled, reload, ds_index, ds_maximum, ds_threshold;
 void dump(void), end_session(void), set_ds_area(void);
 void on_dump(void), on_irq(void), on_syscall(void), on_sysenter(void);
 
