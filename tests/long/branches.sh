@@ -171,8 +171,7 @@ verdict() {
             echo "FAIL branches: $1: takes $after branches, took $before"
         fi
         ;;
-    page-report) says "$1" '[1-9]\..*luaV_execute' ;;
-    page-annotate) says "$1" ' [1-9][0-9]*\.[0-9]+ +[1-9]' ;;
+    page-report) says "$1" '[1-9]\.[0-9]+%.*lua' ;;
     page-script)
         says "$1" 'insn:.*# PRED [0-9]+ cycles'
         ! grep -qi mismatch "$state/$1.log" ||
@@ -196,7 +195,6 @@ title() {
     *'-j any,u'*) echo page-lua ;;
     *'--call-graph lbr'*) echo page-callgraph ;;
     'perf report'*) echo page-report ;;
-    'perf annotate'*) echo page-annotate ;;
     'perf script'*brstackinsn*) echo page-script ;;
     *intel_bts*) echo page-bts ;;
     'perf script'*) echo page-trace ;;
