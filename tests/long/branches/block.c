@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * PTRACE_SINGLEBLOCK stops behind branches only: of a child that executes NOPs and
- * a JMP, once, at what that jumps to.
+ * PTRACE_SINGLEBLOCK stops behind branches only: of a child that executes NOPs
+ * and a JMP, once, at what that jumps to.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -14,20 +14,18 @@
 #define PTRACE_SINGLEBLOCK 33
 #endif
 
-void code(void);
-extern const char first[], target[];
-asm("code: int3\n"
-    "first: .skip 100, 0x90\n"
-    "jmp target\n"
-    "ud2\n"
-    "target: nop\n"
-    "ud2\n");
+enum { FIRST = 1, TARGET = FIRST + 100 + 2 + 2 };   /* of code() */
+
+static void __attribute__((naked)) code(void)
+{
+    asm("int3\n .skip 100, 0x90\n jmp 1f\n ud2\n 1: nop\n ud2");
+}
 
 int main(void)
 {
     struct user_regs_struct regs;
     int status, stops = 0;
-    const char *ip;
+    long ip;
     pid_t child = fork();
 
     if (!child) {
@@ -42,11 +40,12 @@ int main(void)
         }
         waitpid(child, &status, 0);
         ptrace(PTRACE_GETREGS, child, 0, &regs);
-        ip = (const char *)regs.rip;
+        ip = regs.rip - (unsigned long)code;
         stops++;
-    } while (ip >= first && ip < target);
-    printf("%s pmu-branches: PTRACE_SINGLEBLOCK: stops %d times, at target%+td\n",
-           stops == 1 && ip == target ? "PASS" : "FAIL", stops, ip - target);
+    } while (ip >= FIRST && ip < TARGET);
+    printf("%s pmu-branches: PTRACE_SINGLEBLOCK: stops %d times, "
+           "at target%+ld\n", stops == 1 && ip == TARGET ? "PASS" : "FAIL",
+           stops, ip - TARGET);
     kill(child, SIGKILL);
-    return stops != 1 || ip != target;
+    return stops != 1 || ip != TARGET;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * A snapshot of branches that a BPF program takes: it is as long as there are
- * branch records, and each branch starts at or behind the target of the one before
- * it, in the same piece of code.
+ * branch records, and each branch starts at or behind the target of the one
+ * before it, in the same piece of code.
  *
  * usage: snapshot DEPTH
  */
