@@ -281,6 +281,9 @@ uint64_t branch_cpu_rdmsr(CPUX86State *env, uint32_t msr, uintptr_t ra)
     X86CPU *cpu = env_archcpu(env);
     uint64_t val;
 
+    if (!cpu->branch_config.flavour) {
+        return pmu_cpu_rdmsr(env, msr, ra);
+    }
     switch (branch_rdmsr(&cpu->branch, &cpu->branch_config, &cpu->branch_ring,
                          msr, &val)) {
     case BRANCH_MSR_GP:
@@ -301,6 +304,10 @@ void branch_cpu_wrmsr(CPUX86State *env, uint32_t msr, uint64_t val,
 {
     X86CPU *cpu = env_archcpu(env);
 
+    if (!cpu->branch_config.flavour) {
+        pmu_cpu_wrmsr(env, msr, val, ra);
+        return;
+    }
     switch (branch_wrmsr(&cpu->branch, &cpu->branch_config, &cpu->branch_ring,
                          msr, val)) {
     case BRANCH_MSR_GP:
