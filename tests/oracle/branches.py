@@ -179,6 +179,7 @@ class Recorder:
         cpl, self.cpl = self.cpl, 0
         if handler == self.debug:
             self.debugctl &= ~(LBR | BTF)
+            self.store(source, handler)     # TR stays set
             return
         if handler == self.nmi:
             self.pmis += 1
@@ -194,14 +195,16 @@ class Recorder:
 
     def retire(self, insn, state, ip, entry):
         """An instruction and what comes next, as Trace.retired() has it."""
-        if ip is None:                  # a fault
-            self.event(insn.pc, entry.pc)
+        if ip is None:                  # a fault, or INT1
+            self.event(insn.end if entry.pc == self.debug else insn.pc,
+                       entry.pc)
             return
         if (ip in self.stubs or ip == self.irq) and insn.kind not in (
                 x86.ENTER, x86.INTO, x86.RETURN):
-            # An event, and a PMI of BTS behind it
-            self.clock += ip == self.irq
-            self.event(insn.end if ip == self.irq else insn.pc, ip)
+            # An event, and a PMI of BTS behind it; some have let it retire
+            retired = ip in (self.irq, self.debug)
+            self.clock += retired
+            self.event(insn.end if retired else insn.pc, ip)
             self.event(ip, entry.pc)
             return
         self.clock += 1
@@ -227,11 +230,13 @@ class Recorder:
                 self.mark(state)    # else a PMI has been there
         elif kind in (x86.ENTER, x86.INTO) and entry and ip == insn.end and (
                 entry.pc not in (self.nmi, self.irq)):
-            self.event(insn.pc, entry.pc)   # what it was is the vector
+            # What it was is the vector.  #DB has what it pushes.
+            self.event(ip if entry.pc == self.debug else insn.pc, entry.pc)
             return
         elif kind in (x86.ENTER, x86.INTO) and ip != insn.end and (
                 insn.code[0] != 0x0f):
-            self.event(insn.pc, ip)         # and a PMI behind it
+            # And a PMI may be behind it.
+            self.event(insn.end if ip == self.debug else insn.pc, ip)
         elif kind == x86.ENTER:
             self.cpl = 0
             self.branch(FAR, insn.pc, ip, cpl)
