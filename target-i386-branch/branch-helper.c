@@ -13,16 +13,6 @@
 #define MSR_IA32_DEBUGCTL   0x1d9
 #define SVM_LBR_CTL_ENABLE  (1u << 0)   /* in a VMCB (APM, appendix B) */
 
-/* The order of RetireBranch */
-static const BranchClass near_classes[] = {
-    [RETIRE_BRANCH_COND] = BRANCH_JCC,
-    [RETIRE_BRANCH_JMP] = BRANCH_JMP_REL,
-    [RETIRE_BRANCH_CALL] = BRANCH_CALL_REL,
-    [RETIRE_BRANCH_RET] = BRANCH_RET,
-    [RETIRE_BRANCH_JMP_ABS] = BRANCH_JMP_IND,
-    [RETIRE_BRANCH_CALL_ABS] = BRANCH_CALL_IND,
-};
-
 static uint32_t branch_cpu_wants(X86CPU *cpu, bool os)
 {
     return branch_wants(&cpu->branch, &cpu->branch_config, os,
@@ -36,8 +26,8 @@ static RetireWants branch_retire_wants(CPUX86State *env, RetireRow row)
     uint32_t there = branch_cpu_wants(cpu, row != RETIRE_OS);
     RetireWants wants = 0;
 
-    for (int i = RETIRE_BRANCH_COND; i < ARRAY_SIZE(near_classes); i++) {
-        if (here & BRANCH_WANT(near_classes[i])) {
+    for (int i = RETIRE_BRANCH_COND; i <= RETIRE_BRANCH_CALL_ABS; i++) {
+        if (here & BRANCH_WANT(retire_branch_class(i))) {
             wants |= RETIRE_WANT_LBR_OF(i);
         }
     }

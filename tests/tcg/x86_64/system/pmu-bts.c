@@ -706,27 +706,6 @@ static void test_addresses(void)
     report(ok, "records go over the area, anywhere");
 }
 
-/* The kernel's pages are not the user's, and the user's not the kernel's. */
-static void hide(bool hidden)
-{
-    uint64_t cr3, *table;
-
-    asm volatile("mov %%cr3, %0" : "=r" (cr3));
-    table = (uint64_t *)cr3;
-    table = (uint64_t *)(table[0] & -PAGE);
-    for (int gib = 0; gib < 4; gib++) {
-        uint64_t *pages = (uint64_t *)(table[gib] & -PAGE);
-
-        for (int i = 0; i < 512; i++) {
-            if (gib != WINDOW >> 30 || i != (WINDOW >> 21 & 511)) {
-                pages[i] = hidden ? pages[i] & ~(uint64_t)PTE_U :
-                           pages[i] | PTE_U;
-            }
-        }
-    }
-    asm volatile("mov %0, %%cr3" : : "r" (cr3) : "memory");
-}
-
 CODE(small, "nop\n jmp 1f\n ud2\n 1: nop")
 
 static void test_supervisor(void)
@@ -743,11 +722,11 @@ static void test_supervisor(void)
         set_pte(CODE_PAGE, PTE_ALL);
         set_pte(0, user ? PTE_ALL : PTE_P | PTE_W);
         set_pte(1, user ? PTE_ALL : PTE_P | PTE_W);
-        hide(true);
+        hide_kernel(true);
         write_cr4(cr4 | more);
         traced(3, code, 0, user_only());
         write_cr4(cr4);
-        hide(false);
+        hide_kernel(false);
         report(regs.vector == EXIT &&
                is_record(find_to(code) + 1, code + 1, code + 5),
                "CPL 3 with SMAP and SMEP: %s pages are written",

@@ -1481,26 +1481,6 @@ static void read_arguments(void)
     }
 }
 
-/* Programs reach nothing but the window. */
-static void hide_kernel(void)
-{
-    uint64_t cr3, *table;
-
-    asm volatile("mov %%cr3, %0" : "=r" (cr3));
-    table = (uint64_t *)cr3;
-    table = (uint64_t *)(table[0] & -PAGE);
-    for (int gib = 0; gib < 4; gib++) {
-        uint64_t *pages = (uint64_t *)(table[gib] & -PAGE);
-
-        for (int i = 0; i < 512; i++) {
-            if (gib != WINDOW >> 30 || i != (WINDOW >> 21 & 511)) {
-                pages[i] &= ~(uint64_t)PTE_U;
-            }
-        }
-    }
-    flush_tlb();
-}
-
 int main(void)
 {
     uint64_t end;
@@ -1511,7 +1491,7 @@ int main(void)
     what = "the start";
     kernel_init();
     expect_none();
-    hide_kernel();
+    hide_kernel(true);
     has_lwp = cpuid_reg(0x80000001, 0, 2) & 1u << 15;
     is_intel = cpuid_reg(0, 0, 2) == 0x6c65746e;        /* "ntel" */
     has_global = is_intel && (cpuid_reg(10, 0, 0) & 0xff) >= 2;

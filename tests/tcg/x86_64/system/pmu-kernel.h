@@ -108,6 +108,27 @@ static inline void write_cr4(uint64_t val)
     asm volatile("mov %0, %%cr4" : : "r" (val) : "memory");
 }
 
+/* Programs reach nothing but the window, or all of memory again. */
+static inline void hide_kernel(bool hidden)
+{
+    uint64_t cr3, *table;
+
+    asm volatile("mov %%cr3, %0" : "=r" (cr3));
+    table = (uint64_t *)cr3;
+    table = (uint64_t *)(table[0] & -PAGE);
+    for (int gib = 0; gib < 4; gib++) {
+        uint64_t *pages = (uint64_t *)(table[gib] & -PAGE);
+
+        for (int i = 0; i < 512; i++) {
+            if (gib != WINDOW >> 30 || i != (WINDOW >> 21 & 511)) {
+                pages[i] = hidden ? pages[i] & ~(uint64_t)PTE_U :
+                           pages[i] | PTE_U;
+            }
+        }
+    }
+    asm volatile("mov %0, %%cr3" : : "r" (cr3) : "memory");
+}
+
 /* Nothing but what the tests want; the PMI is @lvtpc. */
 static inline void apic_init(uint32_t lvtpc)
 {
