@@ -204,7 +204,7 @@ class Recorder:
             # An event, and a PMI of BTS behind it; some have let it retire
             retired = ip in (self.irq, self.debug)
             self.clock += retired
-            if insn.kind in KINDS:
+            if retired and insn.kind in KINDS:
                 # What steps is a JMP to what follows it: see kernel().
                 self.branch(KINDS[insn.kind], insn.pc, insn.end, self.cpl)
             self.event(insn.end if retired else insn.pc, ip)
