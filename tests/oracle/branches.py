@@ -175,6 +175,13 @@ class Recorder:
         self.push(self.show(what, source, target, wrong))
         self.recorded_at = self.clock
 
+    def freeze(self):
+        if self.debugctl & FREEZE:
+            if self.gen.version < 4:
+                self.debugctl &= ~LBR
+            else:
+                self.frozen = True
+
     def event(self, source, handler):
         cpl, self.cpl = self.cpl, 0
         if handler == self.debug:
@@ -183,11 +190,7 @@ class Recorder:
             return
         if handler == self.nmi:
             self.pmis += 1
-            if self.debugctl & FREEZE:
-                if self.gen.version < 4:
-                    self.debugctl &= ~LBR
-                else:
-                    self.frozen = True
+            self.freeze()
         if self.running():
             self.ler = list(self.newest().last)
             self.ler_ignored = self.newest().ignored[2]
@@ -201,12 +204,14 @@ class Recorder:
             return
         if (ip in self.stubs or ip == self.irq) and insn.kind not in (
                 x86.ENTER, x86.INTO, x86.RETURN):
-            # An event, and a PMI of BTS behind it; some have let it retire
+            # An event, and a PMI behind it; some have let it retire
             retired = ip in (self.irq, self.debug)
             self.clock += retired
             if retired and insn.kind in KINDS:
                 # What steps is a JMP to what follows it: see kernel().
                 self.branch(KINDS[insn.kind], insn.pc, insn.end, self.cpl)
+            if not self.debugctl & BTS:
+                self.freeze()           # A counter's was first.
             self.event(insn.end if retired else insn.pc, ip)
             self.event(ip, entry.pc)
             return
