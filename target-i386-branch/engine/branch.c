@@ -524,13 +524,14 @@ static BranchEntry last_branch(const BranchConfig *config,
     return e;
 }
 
+/* The same the other way round; see BranchSvm for @from. */
 static void set_last_branch(const BranchConfig *config, BranchRing *ring,
                             uint64_t from, uint64_t to)
 {
     BranchEntry e = { from, to, 0 };
 
     if (config->flavour->format == FORMAT_V2 && (from || to)) {
-        e.from &= ~MISPREDICTED;
+        e.from = (from & ~MISPREDICTED) | ((from ^ from << 1) & MISPREDICTED);
         e.to = (to & V2_TO_IP) | V2_VALID;
     }
     set_entry(ring, nth(ring, 0), &e);
@@ -959,6 +960,9 @@ void branch_svm_save(const BranchState *s, const BranchConfig *config,
 {
     BranchEntry e = last_branch(config, ring);
 
+    if (config->flavour->format == FORMAT_V2) {
+        e.from ^= get_entry(config, ring, nth(ring, 0)).from & MISPREDICTED;
+    }
     *save = (BranchSvm) { s->debugctl, e.from, e.to, s->ler_from, s->ler_to };
 }
 

@@ -268,7 +268,8 @@ void branch_rsm(BranchState *s);
  * SVM's LBR virtualization (CPUID 8000_000A EDX[1]).  If the VMCB has it on,
  * VMRUN is branch_svm_save() of the host's and branch_svm_load() of the VMCB's,
  * and #VMEXIT the same the other way round.  As for @debugctl, bits of others
- * are the caller's.
+ * are the caller's.  Of what was mispredicted, where records tell that, bit 63
+ * of @br_from is not what it is in the address.
  */
 typedef struct BranchSvm {
     uint64_t debugctl, br_from, br_to, last_excp_from, last_excp_to;

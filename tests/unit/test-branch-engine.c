@@ -1286,6 +1286,22 @@ static void test_svm(void)
         if (v2) {
             g_assert_cmphex(rd(V2_TO), ==, USER | V2_VALID);
         }
+        if (v2) {
+            /* Whether it was mispredicted stays. */
+            for (int i = 0; i < 4; i++) {
+                uint64_t from = i & 1 ? KERNEL : USER;
+
+                from &= ~MISPREDICTED;
+                from |= i & 2 ? MISPREDICTED : 0;
+                wr(V2_FROM, from);
+                branch_svm_save(&state, &config, &ring, &back);
+                wr(V2_FROM, 0);
+                branch_svm_load(&state, &config, &ring, &back);
+                g_assert_cmphex(rd(V2_FROM), ==, from);
+                g_assert_cmphex(rd(LAST_FROM), ==, i & 1 ? KERNEL : USER);
+                g_assert_cmphex(rd(LAST_TO), ==, USER);
+            }
+        }
         jmp(0x50, 0x60);
         branch_svm_save(&state, &config, &ring, &back);
         g_assert_cmphex(back.debugctl, ==, LBR);

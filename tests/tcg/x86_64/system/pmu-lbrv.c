@@ -73,6 +73,14 @@ GUEST(switch_off, SET_CTL("$0"))
 GUEST(fault, "jmp ud_at\n nop\n ud_at: ud2")
 GUEST(step, "nop\n nop\n jmp stepped_to\n ud2\n stepped_to: nop")
 
+/* The first record of LbrExtV2, which was mispredicted, is the last branch. */
+#define MISPREDICTED    (1ull << 63)
+#define WRITE(msr, low) \
+    "mov $" msr ", %ecx\n mov $" low ", %eax\n mov $0x80000000, %edx\n wrmsr\n"
+GUEST(set_record, WRITE("0xc0010300", "0x1234") WRITE("0xc0010301", "0x5678"))
+GUEST(get_record, GET("0xc0010300", "guest_lbr")
+      GET("0xc0010301", "guest_lbr + 8"))
+
 /* The guest's handler of #UD */
 GUEST(tell, "")
 
@@ -232,6 +240,18 @@ static void test_virtual(void)
                is_branch(host_lbr, ctl, host_from, host_to),
                "hypervisor %d: the guest is stepped by branches", ctl);
         vmcb.rflags &= ~(uint64_t)FLAG_TF;
+    }
+
+    if (cpuid_reg(0x80000000, 0, 0) >= 0x80000022 &&
+        (cpuid_reg(0x80000022, 0, 0) & 2)) {
+        set_guest(true, set_record);
+        ok = exits(0, EXIT_VMMCALL);
+        ok &= vmcb.lbr[FROM] == (0x1234 | MISPREDICTED);
+        vmcb.rip = (uintptr_t)get_record;
+        ok &= exits(0, EXIT_VMMCALL);
+        report(ok && guest_lbr[0] == (0x1234 | MISPREDICTED) &&
+               guest_lbr[1] == (0x5678 | 1ull << 63),
+               "the guest's last branch was mispredicted");
     }
 
     /* Bits that DbgCtl does not have */
