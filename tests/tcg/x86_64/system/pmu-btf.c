@@ -63,6 +63,10 @@ CODE(undefined, "nop\n ends_ud: ud2")
 CODE(soft, "nop\n int $64\n jmp 1f\n 1: nop")
 CODE(ipi, "mov %edx, (%rdi)\n nop\n nop\n jmp ipi_to\n ipi_to: nop")
 PLACE(ipi_to);
+CODE(halt, "mov %edx, (%rdi)\n sti\n hlt\n halt_behind: nop\n jmp halt_to\n"
+     "halt_to: nop")
+PLACE(halt_behind);
+PLACE(halt_to);
 CODE(sys_call, "nop\n syscall\n nop")
 CODE(entered, "nop\n nop")
 
@@ -181,6 +185,17 @@ static void test_interrupt(void)
     APIC(APIC_EOI) = 0;
     report(run() == DB && regs.rip == (uintptr_t)ipi_to,
            "behind it, the next branch does");
+    set_up(CODE64, (uintptr_t)halt);
+    regs.rflags |= FLAG_TF;
+    regs.rdx = ICR_SELF | VECTOR;
+    regs.rdi = (uintptr_t)&APIC(APIC_ICR);
+    wrmsr(MSR_DEBUGCTL, DEBUGCTL_BTF);
+    report(run() == VECTOR && regs.rip == (uintptr_t)halt_behind &&
+           rdmsr(MSR_DEBUGCTL) == DEBUGCTL_BTF,
+           "HLT does not trap when it goes on");
+    APIC(APIC_EOI) = 0;
+    report(run() == DB && regs.rip == (uintptr_t)halt_to,
+           "the next branch does");
     wrmsr(MSR_DEBUGCTL, 0);
 }
 
