@@ -70,6 +70,7 @@ static void branch_reset_cpu(void *opaque)
     X86CPU *cpu = opaque;
 
     branch_reset(&cpu->branch, &cpu->branch_config, &cpu->branch_ring);
+    cpu->branch_source = (BranchSource) { };
     cpu->branch_used = false;
 #ifdef CONFIG_TCG
     cpu_sync_retire(&cpu->env);

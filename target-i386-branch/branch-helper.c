@@ -6,9 +6,11 @@
 #include "branch.h"
 #include "engine/bts.h"
 #include "pmu/pmu.h"
+#include "retire/compat.h"
 #include "retire/retire.h"
 #include "retire/retire-mem.h"
 #include "tcg/helper-tcg.h"
+#include "tcg/insn-start-words.h"
 
 #define MSR_IA32_DEBUGCTL   0x1d9
 #define SVM_LBR_CTL_ENABLE  (1u << 0)   /* in a VMCB (APM, appendix B) */
@@ -93,9 +95,10 @@ static void *bts_host(void *opaque, uint64_t addr, uint32_t len)
     return flags & (TLB_INVALID_MASK | TLB_MMIO) ? NULL : host;
 }
 
-static void branch_retire_taken(CPUX86State *env, uint64_t from, uint64_t to)
+/* Store a record of linear addresses. */
+static inline void store(X86CPU *cpu, uint64_t from, uint64_t to)
 {
-    X86CPU *cpu = env_archcpu(env);
+    CPUX86State *env = &cpu->env;
     BtsSpace space = {
         .env = env,
         .mmu_idx = env->hflags & HF_LMA_MASK ? MMU_KNOSMAP64_IDX :
@@ -121,12 +124,35 @@ static void branch_retire_taken(CPUX86State *env, uint64_t from, uint64_t to)
     }
 }
 
-/* Here near branches do not come. */
-static void store(CPUX86State *env, uint64_t ip)
+static uint32_t get_cs_base(CPUX86State *env)
 {
-    if (branch_cpu_wants(env_archcpu(env), retire_row(env) == RETIRE_OS) &
+    return env->hflags & HF_CS64_MASK ? 0 : env->segs[R_CS].base;
+}
+
+static uint64_t linear(uint64_t ip, uint32_t cs_base)
+{
+    return cs_base ? (uint32_t)(ip + cs_base) : ip;
+}
+
+static void branch_retire_taken(CPUX86State *env, uint64_t from, uint64_t to)
+{
+    X86CPU *cpu = env_archcpu(env);
+    uint32_t cs_base = get_cs_base(env);
+
+    /* Far branches have changed it when they come to store_far(). */
+    cpu->branch_cs_base = cs_base;
+    store(cpu, linear(from, cs_base), linear(to, cs_base));
+}
+
+static void store_far(CPUX86State *env, uint64_t ip)
+{
+    X86CPU *cpu = env_archcpu(env);
+    uint64_t from = linear(ip, cpu->branch_cs_base);
+
+    cpu->branch_cs_base = get_cs_base(env);
+    if (branch_cpu_wants(cpu, retire_row(env) == RETIRE_OS) &
         BRANCH_WANT_BTS) {
-        branch_retire_taken(env, ip, env->eip);
+        store(cpu, from, linear(env->eip, cpu->branch_cs_base));
     }
 }
 
@@ -145,12 +171,15 @@ static void record(CPUX86State *env, RetireRow row, uint64_t ip,
     branch_record(&cpu->branch, &cpu->branch_config, &cpu->branch_ring,
                   &branch, env->pmu.global_status & PMU_STATUS_LBR_FRZ,
                   retire_clock(&env->retire));
-    store(env, ip);
+    store_far(env, ip);
 }
 
 /* Near branches are recorded where they are translated. */
 static void branch_retire_observe(CPUX86State *env, const RetireStory *story)
 {
+    if (story->delivered) {
+        env_archcpu(env)->branch_source.valid = false;
+    }
     /* INT1 is a debug exception, which is going to be delivered. */
     if (story->is_far && !story->int1) {
         record(env, story->row, story->ip,
@@ -161,14 +190,26 @@ static void branch_retire_observe(CPUX86State *env, const RetireStory *story)
 static void branch_retire_delivered(CPUX86State *env, RetireRow row,
                                     uint64_t ip, int vector)
 {
+    X86CPU *cpu = env_archcpu(env);
+    BranchSource *source = &cpu->branch_source;
+    uint64_t debugctl = cpu->branch.debugctl;
+
+    if (source->valid) {
+        row = source->os ? RETIRE_OS : RETIRE_USR;
+        ip = source->ip;
+        source->valid = false;
+    }
     if (vector == EXCP01_DB) {
         /* Registers have no record of it. */
-        branch_debug(&env_archcpu(env)->branch);
-        store(env, ip);
+        branch_debug(&cpu->branch);
+        store_far(env, ip);
     } else {
         record(env, row, ip, BRANCH_EVENT);
     }
-    cpu_sync_retire(env);
+    /* Or a PMI of BTS has done that. */
+    if (cpu->branch.debugctl != debugctl) {
+        cpu_sync_retire(env);
+    }
 }
 
 static const RetireObserver branch_observer = {
@@ -189,7 +230,58 @@ void branch_cpu_sync(X86CPU *cpu)
         cpu->branch_observed = true;
         retire_add_observer(cpu, &branch_observer, false);
     }
+    cpu->branch_cs_base = get_cs_base(&cpu->env);
     cpu_sync_retire(&cpu->env);
+}
+
+/* EIP of the instruction that has called a helper; not in 64-bit mode */
+static uint32_t ip_of_caller(CPUX86State *env, uintptr_t ra)
+{
+    CPUState *cs = env_cpu(env);
+    uint64_t data[INSN_START_WORDS];
+    uint32_t cs_base = env->segs[R_CS].base;
+
+    if (!cpu_unwind_state_data(cs, ra, data)) {
+        return env->eip;
+    }
+    /* See x86_restore_state_to_opc(). */
+    if (tcg_cflags_has(cs, CF_PCREL)) {
+        data[0] |= (env->eip + cs_base) & TARGET_PAGE_MASK;
+    }
+    return data[0] - cs_base;
+}
+
+void branch_cpu_task_commit(CPUX86State *env, uintptr_t ra)
+{
+    X86CPU *cpu = env_archcpu(env);
+    BranchSource *source = &cpu->branch_source;
+
+    if (!cpu->branch_observed) {
+        return;
+    }
+    /* It may be how a fault behind another one is delivered. */
+    if (!source->valid) {
+        source->ip = ra ? ip_of_caller(env, ra) : env->eip;
+        source->os = retire_row(env) == RETIRE_OS;
+        source->valid = true;
+    }
+    source->is_insn = ra;
+}
+
+void branch_cpu_smi(CPUX86State *env, bool freeze)
+{
+    X86CPU *cpu = env_archcpu(env);
+
+    branch_smi(&cpu->branch, freeze);
+    cpu->branch_cs_base = env->smbase;
+}
+
+void branch_cpu_rsm(CPUX86State *env)
+{
+    X86CPU *cpu = env_archcpu(env);
+
+    branch_rsm(&cpu->branch);
+    cpu->branch_cs_base = get_cs_base(env);
 }
 
 void branch_cpu_pmi(CPUX86State *env)
@@ -255,6 +347,8 @@ void branch_cpu_vmrun(CPUX86State *env)
 
 void branch_cpu_vmexit(CPUX86State *env)
 {
+    /* What has been intercepted is not delivered. */
+    env_archcpu(env)->branch_source.valid = false;
     if (lbr_is_virtual(env)) {
         /* A VMRUN that fails leaves the guest's as they are. */
         if (x86_ldq_phys(env_cpu(env), env->vm_vmcb +

@@ -43,6 +43,25 @@ void branch_cpu_sync(X86CPU *cpu);
 void branch_cpu_vmrun(CPUX86State *env);
 void branch_cpu_vmexit(CPUX86State *env);
 
+/*
+ * A task switch is committed, by what is at EIP, or by an instruction at @ra:
+ * until it is done, that is where faults come from, although they are the next
+ * task's.
+ */
+void branch_cpu_task_commit(CPUX86State *env, uintptr_t ra);
+
+/* One by an instruction is done; others are when they have been delivered. */
+static inline void branch_cpu_task_done(CPUX86State *env)
+{
+    BranchSource *source = &env_archcpu(env)->branch_source;
+
+    source->valid &= !source->is_insn;
+}
+
+/* SMI, before CS is loaded, and RSM, behind that; see branch_smi(). */
+void branch_cpu_smi(CPUX86State *env, bool freeze);
+void branch_cpu_rsm(CPUX86State *env);
+
 /* A PMI is going to be signalled, and what retired before has been recorded. */
 void branch_cpu_pmi(CPUX86State *env);
 #endif
@@ -55,6 +74,14 @@ static inline bool branch_cpu_realize(X86CPU *cpu, Error **errp)
 }
 
 static inline void branch_cpu_unrealize(X86CPU *cpu)
+{
+}
+
+static inline void branch_cpu_task_commit(CPUX86State *env, uintptr_t ra)
+{
+}
+
+static inline void branch_cpu_task_done(CPUX86State *env)
 {
 }
 

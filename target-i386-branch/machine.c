@@ -47,6 +47,7 @@ static int branch_pre_save(void *opaque)
 
 void branch_cpu_pre_load(X86CPU *cpu)
 {
+    cpu->branch_source = (BranchSource) { };
     cpu->branch_used = false;
     cpu->branch_stream = (BranchStack) { };
     if (cpu->branch_config.flavour) {

@@ -270,7 +270,7 @@ void pmu_cpu_smi(CPUX86State *env)
     X86CPU *cpu = env_archcpu(env);
 
     if (cpu->enable_pmu) {
-        branch_smi(&cpu->branch, env->pmu.debugctl & PMU_FREEZE_WHILE_SMM);
+        branch_cpu_smi(env, env->pmu.debugctl & PMU_FREEZE_WHILE_SMM);
         pmu_smi(&env->pmu, &cpu->pmu_config);
     }
 }
@@ -282,6 +282,6 @@ void pmu_cpu_rsm(CPUX86State *env)
     if (cpu->enable_pmu) {
         retire_cpu_settle(env);
         pmu_rsm(&env->pmu, &cpu->pmu_config);
-        branch_rsm(&cpu->branch);
+        branch_cpu_rsm(env);
     }
 }

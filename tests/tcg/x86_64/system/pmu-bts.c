@@ -18,7 +18,7 @@
 
 enum { TR = 1 << 6, BTS = 1 << 7, BTINT = 1 << 8, OFF_OS = 1 << 9,
        OFF_USR = 1 << 10, FREEZE_SMM = 1 << 14 };
-enum { DB = 1, NMI = 2, BP = 3, VECTOR = 0x40 };
+enum { DB = 1, NMI = 2, BP = 3, OF = 4, DF = 8, VECTOR = 0x40 };
 #define FLAG_TF                 (1u << 8)
 #define CR4_SMEP                (1ull << 20)
 #define CR4_SMAP                (1ull << 21)
@@ -133,16 +133,24 @@ static bool all_is(unsigned page, unsigned end, uint8_t byte)
     return true;
 }
 
-/* @fn runs at @cpl, with records.  This is inlined, so there are no others. */
+/* @ip runs in @cs, with records.  This is inlined, so there are no others. */
 static inline __attribute__((always_inline)) unsigned
-traced(int cpl, const void *fn, uint32_t flags, uint64_t debugctl)
+traced_in(uint16_t cs, uint64_t ip, uint32_t flags, uint64_t debugctl)
 {
-    set_up(cpl ? USER_CODE64 : CODE64, (uintptr_t)fn);
+    set_up(cs, ip);
     regs.rflags |= flags;
     wrmsr(MSR_DEBUGCTL, debugctl);
     enter_regs();
     wrmsr(MSR_DEBUGCTL, 0);
     return regs.vector;
+}
+
+/* So does @fn at @cpl. */
+static inline __attribute__((always_inline)) unsigned
+traced(int cpl, const void *fn, uint32_t flags, uint64_t debugctl)
+{
+    return traced_in(cpl ? USER_CODE64 : CODE64, (uintptr_t)fn, flags,
+                     debugctl);
 }
 
 /* Branches of CPL 3 only, if that can be said */
@@ -282,11 +290,8 @@ static void test_order(void)
     check_branches("CPL 0", all, all_exit, all_taken, all_taken_end, true);
     all_cpl0 = stored();
     set_records(500, 500);
-    set_up(USER_CODE32, (uintptr_t)all32);
-    wrmsr(MSR_DEBUGCTL, TR | BTS);
-    enter_regs();
-    wrmsr(MSR_DEBUGCTL, 0);
-    report(regs.vector == EXIT, "all branches in compatibility mode");
+    report(traced_in(USER_CODE32, (uintptr_t)all32, 0, TR | BTS) == EXIT,
+           "all branches in compatibility mode");
     check_branches("compatibility mode", all32, all32_exit, all_taken32,
                    all_taken32_end, true);
 
@@ -338,6 +343,14 @@ CODE(soft, "nop\n int_at: int $64")
 CODE(nops, ".rept 50\n nop\n .endr")
 CODE(step, "jmp step_to\n step_to: nop\n nop")
 PLACE(step_to);
+PLACE(into_at);
+CODE(into, ".code32\n mov $0x7fffffff, %eax\n inc %eax\n into_at: into\n"
+     ".code64")
+PLACE(df_at);
+CODE(df, "nop\n df_at: hlt")
+/* Writes the ICR first. */
+PLACE(rep_at);
+CODE(rep, "mov $65540, %ecx\n std\n rep_at: rep stosl")
 
 static const void *stub(unsigned vector)
 {
@@ -397,6 +410,61 @@ static void test_events(void)
     report(regs.vector == DB && is_record(n + 1, step, step_to) &&
            is_record(n + 2, step_to, stub(DB)),
            "single step: the branch, then #DB");
+
+    set_records(500, 500);
+    traced_in(USER_CODE32, (uintptr_t)into, 0, TR | BTS);
+    n = find_to(into);
+    report(regs.vector == OF && is_record(n + 1, into_at, stub(OF)), "INTO");
+
+    set_records(500, 500);
+    idt[GP].low &= ~(1ull << 47);       /* not present */
+    traced(3, df, 0, TR | BTS);
+    idt[GP].low |= 1ull << 47;
+    n = find_to(df);
+    report(regs.vector == DF && is_record(n + 1, df_at, stub(DF)),
+           "#GP, #NP: only #DF");
+
+    set_records(500, 500);
+    regs.rax = 0x44000 | VECTOR;
+    regs.rdi = (uintptr_t)&APIC(APIC_ICR);
+    traced(3, rep, FLAG_IF, TR | BTS);
+    n = find_to(rep);
+    report(regs.vector == VECTOR && regs.rcx &&
+           is_record(n + 1, rep_at, stub(VECTOR)), "an interrupt in REP");
+    APIC(APIC_EOI) = 0;
+}
+
+/* A segment that does not begin at 0 */
+#define CODE_BASE 0x10000
+PLACE(based_far);
+PLACE(flat_far);
+PLACE(based_int);
+static void __attribute__((naked)) based(void)
+{
+    asm(".code32\n"
+        "jmp based_far\n"
+        "ud2\n"
+        "based_far: ljmp $0x2b, $flat_far\n"
+        "flat_far: ljmp $0x33, $based_int - 0x10000\n"
+        "based_int: int $64\n"
+        ".code64\n");
+}
+
+static void test_base(void)
+{
+    unsigned n;
+
+    set_segment(USER_CODE16, CODE_BASE, 0xfffff, ACC_CODE | ACC_USER,
+                SEG_G | SEG_32);
+    set_records(500, 500);
+    traced_in(USER_CODE16, (uintptr_t)based - CODE_BASE, 0, TR | BTS);
+    n = find_to(based);
+    report(regs.vector == VECTOR && is_record(n + 1, based, based_far),
+           "a segment with a base: linear addresses");
+    report(is_record(n + 2, based_far, flat_far) &&
+           is_record(n + 3, flat_far, based_int),
+           "so they are from and to another one");
+    report(is_record(n + 4, based_int, stub(VECTOR)), "and of an event");
 }
 
 PLACE(entered);
@@ -827,8 +895,12 @@ static void test_modes(void)
     static const uint8_t code[] = {
         0xeb, 0x01, 0x90, 0xeb, 0x01, 0x90, 0xcd, EXIT
     };
+    /* jmp 0x700:0x1005, which is what follows */
+    static const uint8_t far_jump[] = { 0xea, 0x05, 0x10, 0x00, 0x07 };
 
     for (int mode = 0; mode < MODES; mode++) {
+        uint64_t exit = mode == REAL ? REAL_ADDR + 96 :
+                        ADDRESS_OF("legacy_gp");
         int first, second;
 
         set_flat(200);
@@ -840,10 +912,26 @@ static void test_modes(void)
         second = find_flat(CODE_ADDR + 3, CODE_ADDR + 6);
         report(first >= 0 && second == first + 1,
                "%s: branches are stored", names[mode]);
+        if (mode == PROTECTED) {
+            continue;
+        }
+        set_flat(200);
+        memcpy((void *)CODE_ADDR, far_jump, sizeof(far_jump));
+        memcpy((void *)CODE_ADDR + 5, code, sizeof(code));
+        wrmsr(MSR_DEBUGCTL, TR | BTS | BTINT);
+        run_legacy(mode);
+        wrmsr(MSR_DEBUGCTL, 0);
+        first = find_flat(CODE_ADDR, CODE_ADDR + 5);
+        report(first >= 0 &&
+               find_flat(CODE_ADDR + 5, CODE_ADDR + 8) == first + 1 &&
+               find_flat(CODE_ADDR + 8, CODE_ADDR + 11) == first + 2 &&
+               find_flat(CODE_ADDR + 11, exit) == first + 3,
+               "%s: where CS is not 0", names[mode]);
     }
     if (dtes64) {
         /* As is what makes it 64 bits */
         set_flat(200);
+        memcpy((void *)CODE_ADDR, code, sizeof(code));
         wrmsr(MSR_DS_AREA, (uintptr_t)flat_area | 0xffff800000000000);
         wrmsr(MSR_DEBUGCTL, TR | BTS | BTINT);
         run_legacy(PROTECTED);
@@ -860,7 +948,9 @@ asm(".text\n"
     "smm_code:\n"
     "    mov $smis, %ebx\n"
     "    incl (%ebx)\n"
-    "    jmp 1f\n"
+    "smm_far:\n"
+    "    ljmp $0xa800, $1f - smm_code\n"
+    "1:  jmp 1f\n"
     "1:  rsm\n"
     "smm_code_end:\n"
     ".code64\n");
@@ -871,16 +961,14 @@ CODE(sends_smi, "jmp 1f\n nop\n 1: mov %edx, (%rdi)\n nop\n nop\n"
 
 static void test_smm(void)
 {
-    /* The JMP is 10 bytes behind the beginning, where CS is. */
-    const unsigned jmp = LABEL(smm_code_end) - LABEL(smm_code) - 4;
-
+    const uint64_t end = SMI_ENTRY + LABEL(smm_code_end) - LABEL(smm_code);
     bool freezes = (cpuid_reg(1, 0, 2) & CPUID_PDCM) &&
                    (rdmsr(MSR_PERF_CAPABILITIES) >> 12 & 1);
 
     for (int frozen = 0; frozen <= freezes; frozen++) {
         uint32_t before = smis;
         uint64_t debugctl = TR | BTS | BTINT | (frozen ? FREEZE_SMM : 0), left;
-        int first, second, inside;
+        int first, second, inside, far_jump;
 
         set_flat(200);
         set_up(CODE64, (uintptr_t)sends_smi);
@@ -892,10 +980,12 @@ static void test_smm(void)
         wrmsr(MSR_DEBUGCTL, 0);
         first = find_flat((uintptr_t)sends_smi, (uintptr_t)sends_smi + 3);
         second = find_flat((uintptr_t)smi_at, (uintptr_t)smi_at + 2);
-        inside = find_flat(0x8000 + jmp, 0x8000 + jmp + 2);
+        far_jump = find_flat(end - 9, end - 4);
+        inside = find_flat(end - 4, end - 2);
         report(smis == before + 1 && left == debugctl &&
                first >= 0 && (frozen ? second == first + 1 && inside < 0 :
-                              second == first + 2 && inside == first + 1),
+                              second == first + 3 && inside == first + 2 &&
+                              far_jump == first + 1),
                "SMM %s FREEZE_WHILE_SMM", frozen ? "with" : "without");
     }
 }
@@ -924,6 +1014,7 @@ int main(void)
     report(rdmsr(MSR_DS_AREA) == 0, "RESET clears IA32_DS_AREA");
     test_order();
     test_events();
+    test_base();
     test_calls();
     test_threshold();
     test_ring();
