@@ -262,6 +262,7 @@ class Recorder:
     # --- the branch trace store ----------------------------------------------
 
     def store(self, source, target):
+        # Linear addresses: CS begins at 0 here.
         off = OFF_USR if self.cpl else OFF_OS
         if self.debugctl & (TR | BTS | off) != TR | BTS:
             return

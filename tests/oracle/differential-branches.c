@@ -9,9 +9,7 @@
 #include "differential.h"
 
 enum {
-    GUARD = 6, BAD = 4,         /* pages of the window */
-    DB = 1, NMI = 2, BP = 3, OF = 4,
-    PROTECT = 33, NOTHING = 34, DUMP = 35, IRQ = 0x50,
+    DB = 1, BP = 3, OF = 4, DUMP = 35, IRQ = 0x50,
     /* Segments that SYSRET and SYSEXIT load are in that order. */
     SYSRET_BASE = 0x33, SYSENTER_BASE = 0x70,
 };
@@ -49,36 +47,22 @@ asm(".text\n"
     ENTER("enter64", "64")
     ".globl enter32, enter64\n");
 
-/* Go on behind an exception, if that is not the end. */
-static bool handled(unsigned vector)
+/* The same, with more of them */
+static bool goes_on(unsigned vector)
 {
     switch (vector) {
-    case EXIT:
-        return false;
     case DB:
         regs.rflags &= ~(uint64_t)FLAG_TF;
         if (debugctl) {
             wrmsr(MSR_DEBUGCTL, debugctl);
         }
         return true;
-    case PROTECT:
-        set_pte(GUARD, 0);
-        return true;
     case BP:
     case OF:
-    case NOTHING:
         return true;
+    default:
+        return handled(vector);
     }
-    if (resume_at) {
-        regs.rip = resume_at;
-        resume_at = 0;
-        return true;
-    }
-    if (vector == PF && fault_address / PAGE == WINDOW / PAGE + GUARD) {
-        set_pte(GUARD, PTE_ALL);
-        return true;
-    }
-    return false;
 }
 
 static bool run_session(const Session *s)
@@ -102,7 +86,7 @@ static bool run_session(const Session *s)
     }
     do {
         run();
-    } while (handled(regs.vector));
+    } while (goes_on(regs.vector));
     if (enabled) {
         wrmsr(MSR_GLOBAL_CTRL, 0);
     }

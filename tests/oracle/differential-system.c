@@ -14,8 +14,6 @@
 
 enum {
     RING_BYTES = 8192,
-    GUARD = 6, BAD = 4,         /* pages of the window */
-    NMI = 2, PROTECT = 33, NOTHING = 34,
     COUNTERS = 6, FIXED = 3,    /* at most */
 };
 
@@ -89,27 +87,6 @@ static uint32_t pmc_msr(int i)
 static void out(const void *p, size_t n)
 {
     asm volatile("rep outsb" : "+S" (p), "+c" (n) : "d" (0xe9) : "memory");
-}
-
-/* Go on behind an exception, if that is not the end. */
-static bool handled(unsigned vector)
-{
-    if (vector == EXIT) {
-        return false;
-    }
-    if (resume_at) {
-        regs.rip = resume_at;
-        resume_at = 0;
-        return true;
-    }
-    if (vector == PF && fault_address / PAGE == WINDOW / PAGE + GUARD) {
-        set_pte(GUARD, PTE_ALL);
-        return true;
-    }
-    if (vector == PROTECT) {
-        set_pte(GUARD, 0);
-    }
-    return vector == PROTECT || vector == NOTHING;
 }
 
 static void stop(void)

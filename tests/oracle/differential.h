@@ -29,4 +29,32 @@ void enter32(void);
 void on_pmi(void);
 void on_amd_pmi(void);
 
+#ifdef LWP_KERNEL
+enum {
+    GUARD = 6, BAD = 4,         /* pages of the window */
+    NMI = 2, PROTECT = 33, NOTHING = 34,
+};
+
+/* Go on behind an exception, if that is not the end. */
+static bool handled(unsigned vector)
+{
+    if (vector == EXIT) {
+        return false;
+    }
+    if (resume_at) {
+        regs.rip = resume_at;
+        resume_at = 0;
+        return true;
+    }
+    if (vector == PF && fault_address / PAGE == WINDOW / PAGE + GUARD) {
+        set_pte(GUARD, PTE_ALL);
+        return true;
+    }
+    if (vector == PROTECT) {
+        set_pte(GUARD, 0);
+    }
+    return vector == PROTECT || vector == NOTHING;
+}
+#endif
+
 #endif
