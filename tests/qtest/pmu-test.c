@@ -1782,6 +1782,138 @@ static void test_branch_bytes(void)
     guest_cleanup(&g);
 }
 
+/*
+ * What the BIOS's guest is, if it has one: it has DbgCtl.LBR of its own, by LBR
+ * virtualization (APM 15.23), and counts until it shall stop.
+ */
+#define LBRV_OFFSET     0x22        /* in guest_code, in 32-bit mode */
+#define LBRV_COUNT      0x200000
+#define LBRV_STOP       0x200004
+#define LBRV_FOUND      0x200008    /* behind #VMEXIT: 1DBH, 1DCH, 1D9H */
+#define LBRV_EXITS      0x200014
+#define LBRV_VMCB       0x201000
+#define LBRV_IP_HOST    (CODE_ADDR + 0x48)
+#define LBRV_IP_VMRUN   (CODE_ADDR + 0x4a)
+#define LBRV_IP_GUEST   (CODE_ADDR + 0x7b)
+#define LBRV_IP_JE      (CODE_ADDR + 0x88)
+
+static const uint8_t lbrv_code[] = {
+    /* mov $0xc0000080,%ecx           */ 0xb9, 0x80, 0x00, 0x00, 0xc0,
+    /* rdmsr                          */ 0x0f, 0x32,
+    /* or $0x10,%ah: SVME             */ 0x80, 0xcc, 0x10,
+    /* wrmsr                          */ 0x0f, 0x30,
+    /* mov $0xc0010117,%ecx           */ 0xb9, 0x17, 0x01, 0x01, 0xc0,
+    /* mov $0x202000,%eax             */ 0xb8, 0x00, 0x20, 0x20, 0x00,
+    /* xor %edx,%edx                  */ 0x31, 0xd2,
+    /* wrmsr                          */ 0x0f, 0x30,
+    /* mov $0x1d9,%ecx                */ 0xb9, 0xd9, 0x01, 0x00, 0x00,
+    /* mov $0x1,%eax                  */ 0xb8, 0x01, 0x00, 0x00, 0x00,
+    /* wrmsr                          */ 0x0f, 0x30,
+    /* jmp 4a                         */ 0xeb, 0x00,
+    /* 4a: mov $0x201000,%eax         */ 0xb8, 0x00, 0x10, 0x20, 0x00,
+    /* vmrun                          */ 0x0f, 0x01, 0xd8,
+    /* mov $0x1db,%ecx                */ 0xb9, 0xdb, 0x01, 0x00, 0x00,
+    /* rdmsr                          */ 0x0f, 0x32,
+    /* mov %eax,0x200008              */ 0xa3, 0x08, 0x00, 0x20, 0x00,
+    /* inc %ecx                       */ 0x41,
+    /* rdmsr                          */ 0x0f, 0x32,
+    /* mov %eax,0x20000c              */ 0xa3, 0x0c, 0x00, 0x20, 0x00,
+    /* mov $0x1d9,%ecx                */ 0xb9, 0xd9, 0x01, 0x00, 0x00,
+    /* rdmsr                          */ 0x0f, 0x32,
+    /* mov %eax,0x200010              */ 0xa3, 0x10, 0x00, 0x20, 0x00,
+    /* incl 0x200014                  */ 0xff, 0x05, 0x14, 0x00, 0x20, 0x00,
+    /* 78: hlt                        */ 0xf4,
+    /* jmp 78                         */ 0xeb, 0xfd,
+    /* the guest */
+    /* 7b: incl 0x200000              */ 0xff, 0x05, 0x00, 0x00, 0x20, 0x00,
+    /* cmpl $0x0,0x200004             */ 0x83, 0x3d, 0x04, 0x00, 0x20, 0x00,
+                                         0x00,
+    /* je 7b                          */ 0x74, 0xf1,
+    /* vmmcall                        */ 0x0f, 0x01, 0xd9,
+};
+
+/* The VMCB (APM, appendix B) of a guest with the segments of its host */
+static void lbrv_prepare(Guest *g)
+{
+    static const struct {
+        uint16_t offset;
+        uint64_t val;
+    } fields[] = {
+        { 0x010, 3 },                           /* exits: VMRUN, VMMCALL */
+        { 0x058, 1 },                           /* ASID */
+        { 0x0b8, 1 },                           /* LBR virtualization */
+        { 0x400, 0xffffffff0c930010 },          /* ES */
+        { 0x410, 0xffffffff0c9b0008 },          /* CS */
+        { 0x420, 0xffffffff0c930010 },          /* SS */
+        { 0x430, 0xffffffff0c930010 },          /* DS */
+        { 0x4d0, 0x1000 },                      /* EFER: SVME */
+        { 0x558, 0x11 },                        /* CR0: PE, ET */
+        { 0x560, 0x400 }, { 0x568, 0xffff0ff0 },    /* DR7, DR6 */
+        { 0x570, 2 },                           /* EFLAGS */
+        { 0x578, LBRV_IP_GUEST },
+        { 0x670, DEBUGCTL_LBR },
+    };
+
+    qtest_memset(g->qts, LBRV_COUNT, 0, 0x2000);
+    for (int i = 0; i < G_N_ELEMENTS(fields); i++) {
+        qtest_writeq(g->qts, LBRV_VMCB + fields[i].offset, fields[i].val);
+    }
+}
+
+/* The only record there is */
+static void check_lbrv_record(Guest *g, uint64_t from, uint64_t to)
+{
+    QDict *branches = query_branches(g), *r;
+    QList *records = qdict_get_qlist(branches, "records");
+
+    g_assert_true(qdict_get_bool(branches, "recording"));
+    g_assert_cmpint(qlist_size(records), ==, 1);
+    r = get_dict(records, 0);
+    g_assert_cmphex(get_u64(r, "from"), ==, from);
+    g_assert_cmphex(get_u64(r, "to"), ==, to);
+    qobject_unref(branches);
+}
+
+/*
+ * The guest's and the host's record are on the other side, too, when it is the
+ * guest that runs.
+ */
+static void test_branch_lbrv(void)
+{
+    const char *cpu = "max,pmu=on";
+    g_autofree uint8_t *image = g_malloc0(BIOS_SIZE);
+    Guest g;
+
+    guest_init(&g);
+    memcpy(image, guest_code, sizeof(guest_code));
+    memcpy(image + LBRV_OFFSET, lbrv_code, sizeof(lbrv_code));
+    memcpy(image + BIOS_SIZE - 16, reset_vector, sizeof(reset_vector));
+    g_assert_true(g_file_set_contents(g.bios, (char *)image, BIOS_SIZE, NULL));
+    guest_start(&g, cpu, "-S");
+    g.cpus = 1;
+    lbrv_prepare(&g);
+    guest_cont(&g);
+    for (int i = 0; i < 3; i++) {
+        guest_wait_at(&g, LBRV_COUNT,
+                      qtest_readl(g.qts, LBRV_COUNT) + 1000);
+        guest_stop(&g);
+        check_lbrv_record(&g, LBRV_IP_JE, LBRV_IP_GUEST);
+        guest_save(&g);
+        g_assert_true(guest_load(&g, cpu, "-S"));
+        check_lbrv_record(&g, LBRV_IP_JE, LBRV_IP_GUEST);
+        guest_cont(&g);
+    }
+    qtest_writel(g.qts, LBRV_STOP, 1);
+    guest_wait_at(&g, LBRV_EXITS, 1);
+    g_assert_cmphex(qtest_readl(g.qts, LBRV_FOUND), ==, LBRV_IP_HOST);
+    g_assert_cmphex(qtest_readl(g.qts, LBRV_FOUND + 4), ==, LBRV_IP_VMRUN);
+    g_assert_cmphex(qtest_readl(g.qts, LBRV_FOUND + 8), ==, DEBUGCTL_LBR);
+    g_assert_cmphex(qtest_readq(g.qts, LBRV_VMCB + 0x70), ==, 0x81);
+    g_assert_cmphex(qtest_readq(g.qts, LBRV_VMCB + 0x678), ==, LBRV_IP_JE);
+    g_assert_cmphex(qtest_readq(g.qts, LBRV_VMCB + 0x680), ==, LBRV_IP_GUEST);
+    guest_cleanup(&g);
+}
+
 static void test_trace(void)
 {
     static const char *const lines[] = {
@@ -2078,6 +2210,7 @@ int main(int argc, char **argv)
     qtest_add_func("/pmu/branch/snapshot", test_branch_snapshot);
     qtest_add_func("/pmu/branch/refused", test_branch_refused);
     qtest_add_func("/pmu/branch/bytes", test_branch_bytes);
+    qtest_add_func("/pmu/branch/lbrv", test_branch_lbrv);
     qtest_add_func("/pmu/trace", test_trace);
     return g_test_run();
 }
