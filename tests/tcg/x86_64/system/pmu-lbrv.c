@@ -21,6 +21,7 @@ static uint8_t host_save[PAGE] __attribute__((aligned(PAGE)));
 static uint8_t guest_stack[1024] __attribute__((aligned(16)));
 uint64_t host_lbr[NR_LBR];      /* as they are behind #VMEXIT */
 uint64_t guest_lbr[NR_LBR];     /* and in the guest */
+uint64_t guest_last[NR_LBR];    /* at its end */
 
 #define SET_CTL(val) \
     "mov $0x1d9, %ecx\n mov " val ", %eax\n xor %edx, %edx\n wrmsr\n"
@@ -45,6 +46,10 @@ PLACE(first_from);
 PLACE(first_to);
 PLACE(second_from);
 PLACE(second_to);
+PLACE(third_from);
+PLACE(third_to);
+PLACE(fourth_from);
+PLACE(fourth_to);
 PLACE(ud_at);
 PLACE(stepped_to);
 
@@ -70,6 +75,9 @@ GUEST(look, GET_ALL("guest_lbr"))
 GUEST(branch, SET_CTL("$1") BRANCH(first) GET_ALL("guest_lbr"))
 GUEST(go_on, BRANCH(second) GET_ALL("guest_lbr"))
 GUEST(switch_off, SET_CTL("$0"))
+GUEST(branch_off, BRANCH(third) SET_CTL("$0") GET_ALL("guest_last"))
+GUEST(off_on_off, "jmp 1f\n 1:" GET_ALL("guest_lbr") SET_CTL("$1")
+      BRANCH(fourth) SET_CTL("$0") GET_ALL("guest_last"))
 GUEST(fault, "jmp ud_at\n nop\n ud_at: ud2")
 GUEST(step, "nop\n nop\n jmp stepped_to\n ud2\n stepped_to: nop")
 
@@ -93,6 +101,7 @@ static void set_guest(bool virt, void (*code)(void))
     }
     vmcb.lbr[CTL] = 0;
     memset(guest_lbr, 0xff, sizeof(guest_lbr));
+    memset(guest_last, 0xff, sizeof(guest_last));
     memset(host_lbr, 0xff, sizeof(host_lbr));
 }
 
@@ -151,6 +160,20 @@ static void test_shared(const char *how)
     ok = exits(LBR, EXIT_VMMCALL);
     report(ok && is_branch(host_lbr, 0, host_from, host_to),
            "%s: the guest has switched it off", how);
+
+    /* What kvm-unit-tests' svm_lbrv_test1 and 2 look at */
+    set_guest(false, branch_off);
+    ok = exits(LBR, EXIT_VMMCALL);
+    report(ok && is_branch(guest_last, 0, third_from, third_to) &&
+           is_branch(host_lbr, 0, third_from, third_to),
+           "%s: it was on, and the guest's branch is the last one", how);
+    set_guest(false, off_on_off);
+    ok = exits(0, EXIT_VMMCALL);
+    report(ok && is_branch(guest_lbr, 0, host_from, host_to),
+           "%s: it was off: the guest's branch is not recorded", how);
+    report(ok && is_branch(guest_last, 0, fourth_from, fourth_to) &&
+           is_branch(host_lbr, 0, fourth_from, fourth_to),
+           "%s: one with LBR on is, and stays", how);
 }
 
 static void test_virtual(void)
@@ -201,6 +224,20 @@ static void test_virtual(void)
         report(ok && is_made_up(vmcb.lbr, 0) &&
                is_branch(host_lbr, ctl, host_from, host_to),
                "hypervisor %d: the guest has switched off its own", ctl);
+
+        set_guest(true, branch_off);
+        vmcb.lbr[CTL] = LBR;
+        ok = exits(ctl, EXIT_VMMCALL);
+        report(ok && is_branch(guest_last, 0, third_from, third_to) &&
+               is_branch(vmcb.lbr, 0, third_from, third_to) &&
+               is_branch(host_lbr, ctl, host_from, host_to),
+               "hypervisor %d: the guest's last branch is its own", ctl);
+        set_guest(true, off_on_off);
+        ok = exits(ctl, EXIT_VMMCALL);
+        report(ok && is_made_up(guest_lbr, 0) &&
+               is_branch(guest_last, 0, fourth_from, fourth_to) &&
+               is_branch(host_lbr, ctl, host_from, host_to),
+               "hypervisor %d: it was off: the guest's is not recorded", ctl);
 
         set_handler(UD, tell);
         set_guest(true, fault);
