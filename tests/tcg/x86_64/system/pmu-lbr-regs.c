@@ -114,6 +114,9 @@ static void test_which(void)
          reads(MSR_LBR_CTL) == (!off && is_arch()) &&
          reads(MSR_LBR_DEPTH) == (!off && is_arch());
     report(ok, "so are TOS, CTL and DEPTH");
+    /* What looks for records writes that before it knows. */
+    report(reads(MSR_LBR_SELECT) && writes(MSR_LBR_SELECT, 0),
+           "SELECT may be written where it is not");
     if (cpuid_reg(1, 0, 2) & CPUID_PDCM) {
         report((perf_capabilities() & 63) == (off ? 0 : lbr->format),
                "PERF_CAPABILITIES: format %d",
