@@ -95,24 +95,25 @@ static void *bts_host(void *opaque, uint64_t addr, uint32_t len)
     return flags & (TLB_INVALID_MASK | TLB_MMIO) ? NULL : host;
 }
 
-/* Store a record of linear addresses. */
-static inline void store(X86CPU *cpu, uint64_t from, uint64_t to)
+static BtsSpace bts_space(CPUX86State *env)
 {
-    CPUX86State *env = &cpu->env;
-    BtsSpace space = {
+    return (BtsSpace) {
         .env = env,
         .mmu_idx = env->hflags & HF_LMA_MASK ? MMU_KNOSMAP64_IDX :
                    MMU_KNOSMAP32_IDX,
     };
+}
 
-    switch (bts_record(&cpu->branch, &cpu->branch_config, from, to, bts_quick,
-                       bts_host, &space)) {
+static void stored(CPUX86State *env, BtsResult result)
+{
+    switch (result) {
     case BTS_PMI:
         pmu_cpu_signal(env);
         break;
     case BTS_NO_AREA:
         qemu_log_mask(LOG_GUEST_ERROR, "BTS: the DS area at %016" PRIx64
-                      " is not writable memory\n", cpu->branch.ds_area);
+                      " is not writable memory\n",
+                      env_archcpu(env)->branch.ds_area);
         break;
     case BTS_NO_BUFFER:
         qemu_log_mask(LOG_GUEST_ERROR, "BTS: the buffer is not writable memory"
@@ -134,25 +135,48 @@ static uint64_t linear(uint64_t ip, uint32_t cs_base)
     return cs_base ? (uint32_t)(ip + cs_base) : ip;
 }
 
+/* A record has linear addresses; CS may have had another base. */
+static void store(CPUX86State *env, uint64_t from, uint32_t cs_base,
+                  uint64_t to)
+{
+    X86CPU *cpu = env_archcpu(env);
+    BtsSpace space = bts_space(env);
+
+    cpu->branch_cs_base = get_cs_base(env);
+    stored(env, bts_record_any(&cpu->branch, &cpu->branch_config,
+                               linear(from, cs_base),
+                               linear(to, cpu->branch_cs_base), bts_host,
+                               &space));
+}
+
 static void branch_retire_taken(CPUX86State *env, uint64_t from, uint64_t to)
 {
     X86CPU *cpu = env_archcpu(env);
     uint32_t cs_base = get_cs_base(env);
+    BtsSpace space = bts_space(env);
+    BtsResult result;
 
-    /* Far branches have changed it when they come to store_far(). */
-    cpu->branch_cs_base = cs_base;
-    store(cpu, linear(from, cs_base), linear(to, cs_base));
+    if (unlikely(cs_base | cpu->branch_cs_base)) {
+        store(env, from, cs_base, to);
+        return;
+    }
+    result = bts_record(&cpu->branch, &cpu->branch_config, from, to, bts_quick,
+                        bts_host, &space);
+    if (result != BTS_STORED) {
+        stored(env, result);
+    }
 }
 
+/* Here near branches do not come: that is why CS may be another one. */
 static void store_far(CPUX86State *env, uint64_t ip)
 {
     X86CPU *cpu = env_archcpu(env);
-    uint64_t from = linear(ip, cpu->branch_cs_base);
 
-    cpu->branch_cs_base = get_cs_base(env);
     if (branch_cpu_wants(cpu, retire_row(env) == RETIRE_OS) &
         BRANCH_WANT_BTS) {
-        store(cpu, from, linear(env->eip, cpu->branch_cs_base));
+        store(env, ip, cpu->branch_cs_base, env->eip);
+    } else {
+        cpu->branch_cs_base = get_cs_base(env);
     }
 }
 
