@@ -224,14 +224,11 @@ void pmu_cpu_wrmsr(CPUX86State *env, uint32_t msr, uint64_t val, uintptr_t ra)
                       "implemented and counts 0\n", event & 0xfff,
                       event >> 16);
     }
-    cpu_sync_retire(env);
     /* The instruction counts as those that follow it do. */
     if (!counted && pmu_wanted(s, PMU_OS)) {
-        RetireStory story = { .row = RETIRE_OS, .entry = true };
-
-        /* Others have counted it, and the clock has it, if it runs. */
-        retire_cpu_observe(env, &story, UINT_MAX);
+        pmu_retire_observe(env, &(RetireStory) { .row = RETIRE_OS });
     }
+    cpu_sync_retire(env);
 }
 
 uint64_t pmu_cpu_misc_enable(CPUX86State *env, uint64_t val)

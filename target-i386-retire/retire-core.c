@@ -45,14 +45,6 @@ void retire_cpu_settle(CPUX86State *env)
     }
 }
 
-void retire_cpu_settle_memory(CPUX86State *env)
-{
-    uint64_t memory[RETIRE_NR_MEMORY];
-
-    retire_take_memory(&env->retire, env->retire.row, memory);
-    report(env, &(RetireTotals) { .memory = memory });
-}
-
 void retire_cpu_settle_misses(CPUX86State *env)
 {
     RetireState *r = &env->retire;
@@ -64,21 +56,22 @@ void retire_cpu_settle_misses(CPUX86State *env)
     }
 }
 
-void retire_cpu_arm(CPUX86State *env, RetireDistance *d)
+RetireDistance retire_cpu_arm(CPUX86State *env)
 {
     RetireState *r = &env->retire;
+    RetireDistance d = RETIRE_DISTANCE_MAX;
 
-    *d = RETIRE_DISTANCE_MAX;
     RETIRE_FOREACH_TOLD(env, o) {
-        (*o)->distance(env, r->row, d);
+        (*o)->distance(env, r->row, &d);
     }
-    retire_arm_distance(r, &env_archcpu(env)->retire_config, d);
+    retire_arm_distance(r, &env_archcpu(env)->retire_config, &d);
 #ifdef CONFIG_TCG
     /* Arming has undone what retire_exit_requested() did. */
     if (cpu_loop_exit_requested(env_cpu(env))) {
         retire_expire(r);
     }
 #endif
+    return d;
 }
 
 void retire_cpu_sync(CPUX86State *env, unsigned step)
@@ -88,7 +81,6 @@ void retire_cpu_sync(CPUX86State *env, unsigned step)
     RetireWants wants = 0, common = RETIRE_WANT_RANGE;
     const RetireObserver **last = retire_models(env)->told;
     uint64_t told = 0;
-    RetireDistance d;
 
     retire_cpu_settle(env);
     r->row = env->hflags & HF_CPL_MASK ? RETIRE_USR : RETIRE_OS;
@@ -117,7 +109,7 @@ void retire_cpu_sync(CPUX86State *env, unsigned step)
                         told << RETIRE_TB_OBSERVERS_SHIFT;
     if (told) {
         env->retire_flags |= (uint64_t)step << RETIRE_TB_STEP_SHIFT;
-        retire_cpu_arm(env, &d);
+        retire_cpu_arm(env);
     }
     if (wants & RETIRE_WANT_SOURCES) {
         retire_cpu_use_caches(env);
@@ -131,11 +123,10 @@ void cpu_sync_retire(CPUX86State *env)
     }
 }
 
-void retire_cpu_one(CPUX86State *env, RetireRow row, bool is_far)
+void retire_cpu_one(CPUX86State *env)
 {
-    RetireStory story = { .row = row, .is_far = is_far, .entry = true };
+    RetireStory story = { .row = RETIRE_OS, .entry = true };
 
-    env->retire.clock += RETIRE_CHARGE(1, 0);
     retire_cpu_observe(env, &story, UINT_MAX);
 }
 
@@ -150,7 +141,6 @@ void retire_cpu_delivered(CPUX86State *env, RetireRow row, uint64_t ip,
             .delivered = true,
         };
 
-        env->retire.clock += RETIRE_CHARGE(1, 0);
         retire_cpu_observe(env, &story, UINT_MAX);
         return;
     }
@@ -168,6 +158,7 @@ void retire_cpu_observe(CPUX86State *env, const RetireStory *story,
 {
     X86CPU *cpu = env_archcpu(env);
 
+    env->retire.clock += story->part ? 0 : RETIRE_CHARGE(1, 0);
     retire_cpu_settle(env);
     for (int i = RETIRE_MAX_OBSERVERS; i-- > 0;) {
         if (cpu->retire_observer[i] && (told >> i & 1)) {
@@ -178,12 +169,6 @@ void retire_cpu_observe(CPUX86State *env, const RetireStory *story,
 }
 
 #ifdef CONFIG_TCG
-void retire_exec_enter(CPUX86State *env)
-{
-    /* Meanwhile the kernel may have changed what memory is mapped. */
-    retire_settle(env);
-}
-
 void retire_exec_exit(CPUX86State *env)
 {
     retire_settle(env);
@@ -239,7 +224,7 @@ ask_observers(CPUX86State *env, const TranslationBlock *tb, int32_t charge)
     if (due) {
         retire_cpu_begin(env);
     }
-    retire_cpu_arm(env, &d);
+    d = retire_cpu_arm(env);
     if (r->budget >= charge && !retire_wants(env, RETIRE_WANT_RANGE)) {
         return tb->tc.ptr;
     }
@@ -248,7 +233,7 @@ ask_observers(CPUX86State *env, const TranslationBlock *tb, int32_t charge)
     }
     if (d.now) {
         retire_cpu_begin(env);
-        retire_cpu_arm(env, &d);
+        d = retire_cpu_arm(env);
         /* What is wanted may have become known; and the program goes on. */
         retire_cpu_sync(env, d.now);
         return helper_lookup_tb_ptr(env);
@@ -275,15 +260,10 @@ const void *retire_tb_ask(CPUState *cs, const TranslationBlock *tb)
     CPUX86State *env = cpu_env(cs);
     RetireState *r = &env->retire;
     int32_t charge = retire_ask_charge(tb->ask_data);
-    uint32_t cflags = tb_cflags(tb);
 
-    /* See x86_cpu_synchronize_from_tb(). */
-    if (!(cflags & CF_PCREL)) {
-        env->eip = tb->flags & HF_CS64_MASK ? tb->pc :
-                   (uint32_t)(tb->pc - tb->cs_base);
-    }
+    cs->cc->tcg_ops->synchronize_from_tb(cs, tb);
     /* Others have only looked at the budget, see gen_retire_prologue(). */
-    if (!(cflags & CF_USE_ICOUNT) &&
+    if (!(tb_cflags(tb) & CF_USE_ICOUNT) &&
         !retire_wants(env, RETIRE_WANT_RANGE)) {
         r->budget += charge;
     }

@@ -44,7 +44,6 @@ void helper_retire_observe(CPUX86State *env, target_ulong ip, uint32_t desc)
         story.access = retire_models(env)->accesses.access;
         story.nr_accesses = retire_models(env)->accesses.nr;
     }
-    env->retire.clock += RETIRE_CHARGE(1, 0);
     retire_cpu_observe(env, &story, desc >> RETIRE_DESC_OBSERVERS_SHIFT & 0xf);
 }
 
@@ -61,7 +60,6 @@ void helper_retire_taken(CPUX86State *env, target_ulong from, target_ulong to)
 void helper_retire_repeat(CPUX86State *env, uint32_t charged, target_ulong ip)
 {
     RetireState *r = &env->retire;
-    RetireDistance d;
 
     if (!charged) {
         unsigned told = retire_tb_observers(env->retire_flags);
@@ -76,8 +74,7 @@ void helper_retire_repeat(CPUX86State *env, uint32_t charged, target_ulong ip)
     }
     if (retire_wants(env, RETIRE_WANT_ACCESSES)) {
         /* The budget knows nothing of iterations. */
-        retire_cpu_settle_memory(env);
-        retire_cpu_settle_misses(env);
-        retire_cpu_arm(env, &d);
+        retire_cpu_settle(env);
+        retire_cpu_arm(env);
     }
 }

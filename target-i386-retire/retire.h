@@ -126,13 +126,12 @@ extern RetireUncore *retire_uncore;
 /* The models of caches and branches start afresh. */
 void retire_cpu_flush(X86CPU *cpu);
 
-/* Report what has retired; or only what is not in the budget. */
+/* Report what has retired; or only RetireTotals.misses, in mid-block. */
 void retire_cpu_settle(CPUX86State *env);
-void retire_cpu_settle_memory(CPUX86State *env);
 void retire_cpu_settle_misses(CPUX86State *env);
 
 /* Ask all who are told how far it is, and give blocks that budget. */
-void retire_cpu_arm(CPUX86State *env, RetireDistance *d);
+RetireDistance retire_cpu_arm(CPUX86State *env);
 
 /*
  * Report, ask who wants what from now on, and arm; @step is for retire_flags.
@@ -150,7 +149,10 @@ void retire_cpu_observe(CPUX86State *env, const RetireStory *story,
 /* The caches are going to be asked, and the mapping may have changed. */
 void retire_cpu_use_caches(CPUX86State *env);
 
-/* An exception or interrupt is about to be delivered: it drops a step. */
+/*
+ * An exception or interrupt is about to be delivered: it drops a step.  Or the
+ * CPU's loop is entered, and the kernel may have changed what memory is mapped.
+ */
 static inline void retire_settle(CPUX86State *env)
 {
     if (unlikely(env->retire_flags)) {
@@ -288,13 +290,13 @@ static inline void retire_page_flushed(CPUX86State *env)
     retire_models(env)->filter.mapping = 0;
 }
 
-/* An instruction that began in @row has retired; no block has counted it. */
-void retire_cpu_one(CPUX86State *env, RetireRow row, bool is_far);
+/* An instruction at CPL 0 has retired; no block has counted it. */
+void retire_cpu_one(CPUX86State *env);
 
-static inline void retire_one(CPUX86State *env, RetireRow row, bool is_far)
+static inline void retire_one(CPUX86State *env)
 {
     if (unlikely(env_archcpu(env)->retire_observer[0])) {
-        retire_cpu_one(env, row, is_far);
+        retire_cpu_one(env);
     }
 }
 
@@ -317,7 +319,6 @@ static inline void retire_delivered(CPUX86State *env, RetireRow row,
 }
 
 /* Members of TCGCPUOps; the last one, in 10.0, of CPUClass */
-void retire_exec_enter(CPUX86State *env);
 void retire_exec_exit(CPUX86State *env);
 void retire_exit_requested(CPUState *cs);
 #endif
