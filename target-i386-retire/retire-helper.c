@@ -3,6 +3,7 @@
 
 #include "qemu/osdep.h"
 #include "retire.h"
+#include "decode-retire.h"
 #include "compat.h"
 #include "exec/helper-proto.h"
 
@@ -26,11 +27,11 @@ void helper_retire_observe(CPUX86State *env, target_ulong ip, uint32_t desc)
         .next = ip + (desc >> RETIRE_DESC_LENGTH_SHIFT),
         .target = env->eip,
         .row = desc & RETIRE_DESC_USR ? RETIRE_USR : RETIRE_OS,
-        .branch = desc & RETIRE_DESC_BRANCH,
+        .branch = desc & RETIRE_ROW_BRANCH,
         .taken = desc & RETIRE_DESC_TAKEN,
-        .is_far = desc & RETIRE_DESC_FAR,
-        .entry = desc & RETIRE_DESC_ENTRY,
-        .int1 = desc & RETIRE_DESC_INT1,
+        .is_far = desc & RETIRE_ROW_FAR,
+        .entry = desc & RETIRE_ROW_ENTRY,
+        .int1 = (uint16_t)desc == X86_RETIRE_INT1,
         .trap = (desc & RETIRE_DESC_TF) || env_cpu(env)->watchpoint_hit,
     };
 

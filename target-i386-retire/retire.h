@@ -161,16 +161,12 @@ static inline void retire_settle(CPUX86State *env)
 }
 
 #ifdef CONFIG_TCG
-/* Operand descriptor of helper_retire_observe(), of EIP when that runs */
-#define RETIRE_DESC_BRANCH      7u          /* RetireBranch */
-#define RETIRE_DESC_TAKEN       (1u << 3)
-#define RETIRE_DESC_TF          (1u << 4)   /* EFLAGS.TF, as in hflags */
-#define RETIRE_DESC_USR         (1u << 5)   /* RETIRE_USR */
-#define RETIRE_DESC_FAR         (1u << 6)   /* RetireStory.is_far */
-#define RETIRE_DESC_ENTRY       (1u << 7)   /* RetireStory.entry */
-#define RETIRE_DESC_OBSERVERS_SHIFT 8       /* retire_tb_observers() */
-#define RETIRE_DESC_INT1        (1u << 12)  /* RetireStory.int1 */
-#define RETIRE_DESC_LENGTH_SHIFT    16      /* in bytes */
+/* Operand descriptor of helper_retire_observe(): an X86Retire, and these. */
+#define RETIRE_DESC_TAKEN       (1u << 16)
+#define RETIRE_DESC_TF          (1u << 17)  /* EFLAGS.TF, as in hflags */
+#define RETIRE_DESC_USR         (1u << 18)  /* RETIRE_USR */
+#define RETIRE_DESC_OBSERVERS_SHIFT 20      /* retire_tb_observers() */
+#define RETIRE_DESC_LENGTH_SHIFT    24      /* in bytes */
 
 /*
  * TranslationBlock.ask_data of a block that charges @charge: see

@@ -16,10 +16,6 @@ typedef struct RetireDisas {
     bool observed;          /* the block's last instruction is, in any case, */
     bool forced;            /* not because retire_tb_ask() says so */
     bool late;              /* the current one is, if it ends the block */
-    bool entry;             /* the current instruction enters the kernel */
-    bool silent;            /* somebody else tells of it: retire_one() */
-    bool is_far;            /* the current instruction is a far branch */
-    bool int1;              /* it is INT1 */
     bool tf;                /* a taken branch traps: RETIRE_WANT_BTF */
     bool repeats;           /* it is a string instruction with a REP prefix */
     bool taken;             /* the exit being emitted is the branch's target */
@@ -27,10 +23,9 @@ typedef struct RetireDisas {
     bool updates;           /* the next load is going to be stored to */
     uint8_t whole;          /* the next accesses are one, of so many bytes */
     uint8_t rest;           /* of which so many are still to come */
-    uint8_t parts;          /* accesses of a string instruction so far, */
-    uint8_t iteration;      /* and those of one iteration of it */
-    bool is_ins;            /* of which only the first counts */
-    RetireBranch branch;    /* what the current instruction is */
+    uint8_t parts;          /* accesses of a string instruction so far */
+    uint16_t row;           /* what the current instruction is: X86Retire, */
+    RetireBranch branch;    /* and RETIRE_ROW_BRANCH of that */
     TCGv_i64 slot, addr;    /* for retire_gen_access() */
     TCGv ip;                /* its effective address, if counted late */
     target_long jump;       /* how far a direct branch goes */
