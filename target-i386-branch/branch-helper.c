@@ -28,8 +28,8 @@ static RetireWants branch_retire_wants(CPUX86State *env, RetireRow row)
     uint32_t there = branch_cpu_wants(cpu, row != RETIRE_OS);
     RetireWants wants = 0;
 
-    for (int i = RETIRE_BRANCH_COND; i <= RETIRE_BRANCH_CALL_ABS; i++) {
-        if (here & BRANCH_WANT(retire_branch_class(i))) {
+    for (int i = RETIRE_BRANCH_COND; i < RETIRE_NR_BRANCHES; i++) {
+        if (here & BRANCH_WANT(i)) {
             wants |= RETIRE_WANT_LBR_OF(i);
         }
     }

@@ -14,7 +14,7 @@
 /* A RetireRow is a PmuRow, and a RetireClass a PmuQuantity. */
 QEMU_BUILD_BUG_ON(PMU_OS != (int)RETIRE_OS || PMU_USR != (int)RETIRE_USR);
 QEMU_BUILD_BUG_ON(PMU_COND_TAKEN != (int)RETIRE_COND_TAKEN ||
-                  PMU_FAR != (int)RETIRE_FAR ||
+                  PMU_RET != (int)RETIRE_RET || PMU_FAR != (int)RETIRE_FAR ||
                   PMU_INTERRUPTS != (int)RETIRE_NR_CLASSES);
 
 /* What translated code tells apart, where PMU_LOADS are one (RETIRE_LOADS). */
@@ -161,7 +161,7 @@ static void pmu_retire_observe(CPUX86State *env, const RetireStory *story)
     }
     if (story->mispredicted) {
         count_quantity(env, story->row,
-                       (PmuQuantity)retire_mispredicted(class), 1);
+                       (PmuQuantity)(class + RETIRE_MISPREDICTED), 1);
     }
     pmu_retire_sync(env);
 }

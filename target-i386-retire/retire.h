@@ -73,21 +73,6 @@ static inline unsigned retire_tb_step(uint64_t flags)
     return flags >> RETIRE_TB_STEP_SHIFT;
 }
 
-/* What @branch, which is one, is in X86CPU.branch_ring */
-static inline BranchClass retire_branch_class(RetireBranch branch)
-{
-    static const BranchClass classes[] = {
-        [RETIRE_BRANCH_COND] = BRANCH_JCC,
-        [RETIRE_BRANCH_JMP] = BRANCH_JMP_REL,
-        [RETIRE_BRANCH_CALL] = BRANCH_CALL_REL,
-        [RETIRE_BRANCH_RET] = BRANCH_RET,
-        [RETIRE_BRANCH_JMP_ABS] = BRANCH_JMP_IND,
-        [RETIRE_BRANCH_CALL_ABS] = BRANCH_CALL_IND,
-    };
-
-    return classes[branch];
-}
-
 static inline bool retire_wants(const CPUX86State *env, RetireWants wants)
 {
     return retire_tb_wants(env->retire_flags) & wants;

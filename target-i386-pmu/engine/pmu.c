@@ -234,7 +234,7 @@ static const struct {
 
 /* For the tables only */
 #define STALLED     (1u << 31)      /* clocks in which no instruction ends */
-#define NEVER       (1u << 30)      /* what is known not to happen here */
+#define NEVER       B(MISP_JMP)     /* what is known not to happen here */
 
 /*
  * The events that are counted: the architectural ones (SDM 18.2.1.2), and those

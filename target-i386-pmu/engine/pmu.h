@@ -37,17 +37,19 @@ typedef enum PmuRow {
 typedef enum PmuQuantity {
     PMU_INSNS,              /* instructions retired */
     PMU_COND_TAKEN,         /* Jcc, J(E/R)CXZ, LOOPcc */
+    PMU_JMP_IND,            /* near, through register or memory */
     PMU_JMP,                /* near, relative */
+    PMU_CALL_IND,
     PMU_CALL,
     PMU_RET,                /* near */
-    PMU_JMP_IND,            /* near, through register or memory */
-    PMU_CALL_IND,
     PMU_COND_NOT_TAKEN,
     PMU_FAR,                /* far JMP, CALL, RET; IRET, INT, SYSCALL, ... */
     PMU_MISP_COND_TAKEN,    /* mispredicted, by what the branch really did */
-    PMU_MISP_RET,
     PMU_MISP_JMP_IND,
+    PMU_MISP_JMP,           /* there are none: all targets are known */
     PMU_MISP_CALL_IND,
+    PMU_MISP_CALL,          /* nor of these */
+    PMU_MISP_RET,
     PMU_MISP_COND_NOT_TAKEN,
     PMU_INTERRUPTS,         /* hardware interrupts taken */
     PMU_LOAD_L1,            /* loads, by the place where they find the line */
@@ -72,8 +74,9 @@ typedef enum PmuQuantity {
 #define PMU_BIT(quantity)   (1u << (quantity))
 
 /* Quantities that somebody has to predict branches for. */
-#define PMU_MISPREDICTED    (PMU_BIT(PMU_INTERRUPTS) - \
-                             PMU_BIT(PMU_MISP_COND_TAKEN))
+#define PMU_MISPREDICTED    ((PMU_BIT(PMU_INTERRUPTS) - \
+                              PMU_BIT(PMU_MISP_COND_TAKEN)) & \
+                             ~(PMU_BIT(PMU_MISP_JMP) | PMU_BIT(PMU_MISP_CALL)))
 
 /* Loads of any kind, and all quantities of memory accesses. */
 #define PMU_LOADS           (PMU_BIT(PMU_STORES) - PMU_BIT(PMU_LOAD_L1))

@@ -17,15 +17,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What a branch is, for filters and for its prediction. */
+/* What a branch is, for filters and for its prediction; as BranchClass */
 typedef enum RetireBranch {
     RETIRE_BRANCH_NONE,     /* not a branch, or one that is never counted */
     RETIRE_BRANCH_COND,     /* Jcc, J(E/R)CXZ, LOOPcc */
+    RETIRE_BRANCH_JMP_ABS,  /* through register or memory */
     RETIRE_BRANCH_JMP,      /* relative */
+    RETIRE_BRANCH_CALL_ABS, /* through register or memory */
     RETIRE_BRANCH_CALL,     /* relative */
     RETIRE_BRANCH_RET,
-    RETIRE_BRANCH_JMP_ABS,  /* through register or memory */
-    RETIRE_BRANCH_CALL_ABS, /* through register or memory */
     RETIRE_NR_BRANCHES
 } RetireBranch;
 

@@ -23,20 +23,15 @@ typedef enum RetireRow {
 typedef enum RetireClass {
     RETIRE_NO_BRANCH = RETIRE_BRANCH_NONE,
     RETIRE_COND_TAKEN = RETIRE_BRANCH_COND,
+    RETIRE_JMP_IND = RETIRE_BRANCH_JMP_ABS,
     RETIRE_JMP = RETIRE_BRANCH_JMP,
+    RETIRE_CALL_IND = RETIRE_BRANCH_CALL_ABS,
     RETIRE_CALL = RETIRE_BRANCH_CALL,
     RETIRE_RET = RETIRE_BRANCH_RET,
-    RETIRE_JMP_IND = RETIRE_BRANCH_JMP_ABS,
-    RETIRE_CALL_IND = RETIRE_BRANCH_CALL_ABS,
     RETIRE_COND_NOT_TAKEN,
     RETIRE_FAR,             /* all that are not near, kernel entries included */
-    /* Those of the above that were predicted wrongly */
-    RETIRE_MISP_COND_TAKEN,
-    RETIRE_MISP_RET,
-    RETIRE_MISP_JMP_IND,
-    RETIRE_MISP_CALL_IND,
-    RETIRE_MISP_COND_NOT_TAKEN,
-    RETIRE_NR_CLASSES
+    RETIRE_MISPREDICTED = RETIRE_FAR,   /* so far behind a near one's class */
+    RETIRE_NR_CLASSES = RETIRE_FAR + RETIRE_MISPREDICTED
 } RetireClass;
 
 /*
@@ -280,13 +275,6 @@ static inline RetireClass retire_class(RetireBranch branch, bool taken)
            (RetireClass)branch;
 }
 
-/* The class of those in @class, which are predicted, that were so wrongly. */
-static inline RetireClass retire_mispredicted(RetireClass class)
-{
-    return class == RETIRE_COND_TAKEN ? RETIRE_MISP_COND_TAKEN :
-           RETIRE_MISP_RET + (class - RETIRE_RET);
-}
-
 /* All instructions that have retired while somebody counted, in bits 61:16. */
 static inline uint64_t retire_clock(const RetireState *r)
 {
@@ -327,9 +315,7 @@ static inline bool retire_take_branches(RetireState *r,
         any |= n;
         r->branches[i] = 0;
         branches[i] = n / RETIRE_BRANCH_ONE;
-        if (n % RETIRE_BRANCH_ONE) {
-            branches[retire_mispredicted(i)] = n % RETIRE_BRANCH_ONE;
-        }
+        branches[i + RETIRE_MISPREDICTED] = n % RETIRE_BRANCH_ONE;
     }
     return any;
 }

@@ -245,7 +245,9 @@ static void run(PmuRow row, PmuQuantity kind, uint32_t n, uint8_t how)
         [PMU_MISP_COND_TAKEN] = PMU_COND_TAKEN,
         [PMU_MISP_COND_NOT_TAKEN] = PMU_COND_NOT_TAKEN,
         [PMU_MISP_JMP_IND] = PMU_JMP_IND,
+        [PMU_MISP_JMP] = PMU_JMP,
         [PMU_MISP_CALL_IND] = PMU_CALL_IND,
+        [PMU_MISP_CALL] = PMU_CALL,
         [PMU_MISP_RET] = PMU_RET,
     };
     uint32_t quantities = PMU_BIT(PMU_INSNS) | PMU_BIT(mispredicted[kind]) |

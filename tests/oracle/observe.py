@@ -11,8 +11,8 @@ import x86
 L1 = 8                          # RETIRE_SOURCE_L1
 LBR = 4                         # LBR_SHOWN
 ACCESSES = 4                    # RETIRE_STORY_ACCESSES
-BRANCH = {x86.JCC: 1, x86.JMP: 2, x86.CALL: 3, x86.RET: 4, x86.JMP_IND: 5,
-          x86.CALL_IND: 6}      # RetireBranch
+BRANCH = {x86.JCC: 1, x86.JMP_IND: 2, x86.JMP: 3, x86.CALL_IND: 4, x86.CALL: 5,
+          x86.RET: 6}           # RetireBranch
 
 Result = collections.namedtuple('Result', 'records counters interrupts '
                                           'differences')

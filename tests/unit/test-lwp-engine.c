@@ -2159,8 +2159,8 @@ static void test_count_branches(void)
             branches[last[i]] = 7;
             /* What is not near, and what has been predicted wrongly */
             branches[RETIRE_FAR] = 1;
-            branches[RETIRE_MISP_COND_TAKEN] = 3;
-            branches[RETIRE_MISP_RET] = 3;
+            branches[RETIRE_COND_TAKEN + RETIRE_MISPREDICTED] = 3;
+            branches[RETIRE_RET + RETIRE_MISPREDICTED] = 3;
             lwp_count(&lwp, &config, &(RetireTotals) {
                 .insns = 30, .branches = branches
             });
