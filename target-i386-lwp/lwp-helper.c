@@ -41,22 +41,30 @@ static bool guest_writable(LwpMem *mem, uint64_t addr, uint32_t len)
 
 static uint32_t guest_ld32(LwpMem *mem, uint64_t addr)
 {
-    return retire_mem_ld32(retire_mem_of(mem), addr);
+    const RetireMem *m = retire_mem_of(mem);
+
+    return cpu_ldl_le_mmuidx_ra(m->env, addr, m->mmu_idx, m->ra);
 }
 
 static uint64_t guest_ld64(LwpMem *mem, uint64_t addr)
 {
-    return retire_mem_ld64(retire_mem_of(mem), addr);
+    const RetireMem *m = retire_mem_of(mem);
+
+    return cpu_ldq_le_mmuidx_ra(m->env, addr, m->mmu_idx, m->ra);
 }
 
 static void guest_st32(LwpMem *mem, uint64_t addr, uint32_t val)
 {
-    retire_mem_st32(retire_mem_of(mem), addr, val);
+    const RetireMem *m = retire_mem_of(mem);
+
+    cpu_stl_le_mmuidx_ra(m->env, addr, val, m->mmu_idx, m->ra);
 }
 
 static void guest_st64(LwpMem *mem, uint64_t addr, uint64_t val)
 {
-    retire_mem_st64(retire_mem_of(mem), addr, val);
+    const RetireMem *m = retire_mem_of(mem);
+
+    cpu_stq_le_mmuidx_ra(m->env, addr, val, m->mmu_idx, m->ra);
 }
 
 static void guest_st_record(LwpMem *mem, uint64_t addr, const LwpRecord *record)

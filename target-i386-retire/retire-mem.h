@@ -16,7 +16,7 @@
  */
 #define RETIRE_BOUNDARY_RA ((uintptr_t)tcg_code_gen_epilogue)
 
-/* Little-endian memory, with the privilege that an MMU index has */
+/* What stands for memory, with the privilege that an MMU index has */
 typedef struct RetireMem {
     CPUX86State *env;
     int mmu_idx;
@@ -27,8 +27,23 @@ typedef struct RetireMem {
  * The TLB's flags of all pages of a range that is going to be written.  With
  * @nonfault, TLB_INVALID_MASK is a #PF.
  */
-int retire_mem_flags(const RetireMem *m, uint64_t addr, uint32_t len,
-                     bool nonfault);
+static inline int retire_mem_flags(const RetireMem *m, uint64_t addr,
+                                   uint32_t len, bool nonfault)
+{
+    int flags = 0;
+    void *host;
+
+    while (len) {
+        uint32_t n = MIN(len, -(addr | TARGET_PAGE_MASK));
+
+        /* Not probe_write(): watchpoints are for what is really written. */
+        flags |= probe_access_flags(m->env, addr, n, MMU_DATA_STORE,
+                                    m->mmu_idx, nonfault, &host, m->ra);
+        addr += n;
+        len -= n;
+    }
+    return flags;
+}
 
 #if defined(CONFIG_TCG) && !defined(CONFIG_USER_ONLY)
 /*
@@ -50,7 +65,7 @@ static inline void *retire_mem_tlb(CPUX86State *env, uint64_t addr, int mmu_idx)
 
 /*
  * Where the host has a range that is going to be written, or NULL if only
- * retire_mem_st64() and the like reach it now.  The host's accesses are between
+ * cpu_stq_mmuidx_ra() and the like reach it now.  The host's accesses are between
  * set_helper_retaddr(m->ra) and clear_helper_retaddr(), because the first one
  * may raise a #PF.
  */
@@ -88,26 +103,6 @@ static inline bool retire_mem_writable(const RetireMem *m, uint64_t addr,
     /* A watchpoint takes the CPU elsewhere, too. */
     return !(retire_mem_flags(m, addr, len, true) &
              (TLB_INVALID_MASK | TLB_WATCHPOINT));
-}
-
-static inline uint32_t retire_mem_ld32(const RetireMem *m, uint64_t a)
-{
-    return cpu_ldl_le_mmuidx_ra(m->env, a, m->mmu_idx, m->ra);
-}
-
-static inline uint64_t retire_mem_ld64(const RetireMem *m, uint64_t a)
-{
-    return cpu_ldq_le_mmuidx_ra(m->env, a, m->mmu_idx, m->ra);
-}
-
-static inline void retire_mem_st32(const RetireMem *m, uint64_t a, uint32_t val)
-{
-    cpu_stl_le_mmuidx_ra(m->env, a, val, m->mmu_idx, m->ra);
-}
-
-static inline void retire_mem_st64(const RetireMem *m, uint64_t a, uint64_t val)
-{
-    cpu_stq_le_mmuidx_ra(m->env, a, val, m->mmu_idx, m->ra);
 }
 
 #endif
