@@ -114,6 +114,8 @@ void retire_test_realize(X86CPU *cpu)
 {
     static bool observed;
 
+    /* WBINVD relies on that: where one CPU has caches, each has. */
+    cpu->retire_config.has_caches |= every;
     /* Not those of other threads, which are not counted. */
     if (every && !observed) {
         observed = true;
