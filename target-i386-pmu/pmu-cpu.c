@@ -60,6 +60,8 @@ static bool init_config(X86CPU *cpu, PmuConfig *config)
     pmu_config_init(config, f);
     config->perf_capabilities |=
         branch_cpu_supported(cpu, FEAT_PERF_CAPABILITIES);
+    /* Core 2 and Bonnell have nothing there but the format of their LBRs. */
+    config->pdcm |= config->perf_capabilities != 0;
     return true;
 }
 

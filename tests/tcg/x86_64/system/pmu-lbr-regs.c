@@ -117,11 +117,8 @@ static void test_which(void)
     /* What looks for records writes that before it knows. */
     report(reads(MSR_LBR_SELECT) && writes(MSR_LBR_SELECT, 0),
            "SELECT may be written where it is not");
-    if (cpuid_reg(1, 0, 2) & CPUID_PDCM) {
-        report((perf_capabilities() & 63) == (off ? 0 : lbr->format),
-               "PERF_CAPABILITIES: format %d",
-               (int)perf_capabilities() & 63);
-    }
+    report((perf_capabilities() & 63) == (off ? 0 : lbr->format),
+           "PERF_CAPABILITIES: format %d", (int)perf_capabilities() & 63);
     report((cpuid_reg(7, 0, 3) >> 19 & 1) == (!off && is_arch()),
            "CPUID 7.EDX[19]");
     report(cpuid_reg(0x1c, 0, 0) == (!off && is_arch() ? 0xb : 0) ||
