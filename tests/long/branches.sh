@@ -20,6 +20,7 @@ left=
 # period of one is too short.
 records() {
     case $1 in
+    core2duo) echo 4 bts period ;;
     Nehalem) echo 16 bts ;;
     IvyBridge) echo 16 bts period ;;
     Haswell) echo 16 stack bts ;;
@@ -57,13 +58,14 @@ boot() {
 # host is behind
 warnings() {
     tr -d '\r' < "$1" | sed -n 's/^dmesg: //p' |
-        grep -Ev 'calibrat|8254 timer|hrtimer:|clocksource|TSC found|too long' |
+        grep -Ev 'calibrat|8254 timer|hpet:|hrtimer:|clocksource|TSC found' |
+        grep -Ev 'too long' |
         sed 's/[0-9][0-9a-fx.]*/N/g' | sort -u
 }
 
 for kernel in 6.1 6.12; do
-    for model in Nehalem IvyBridge Haswell Skylake-Client SapphireRapids \
-        EPYC-Genoa; do
+    for model in core2duo Nehalem IvyBridge Haswell Skylake-Client \
+        SapphireRapids EPYC-Genoa; do
         name=$kernel-$model
         cpu=$model,pmu=on
         case $model,$kernel in
