@@ -436,6 +436,8 @@ class RootTar(unittest.TestCase):
                     {'gid': str(1 << 32)}, {'path': 'a\0b'},
                     {'path': 'a/' * 5000},
                     {'GNU.sparse.map': '0,2,1,1'}, {'GNU.sparse.map': '0,1,x'},
+                    {'GNU.sparse.map': '0,1000', 'GNU.sparse.size': '1000'},
+                    {'GNU.sparse.realsize': '4000'},
                     {'GNU.sparse.major': '1', 'GNU.sparse.minor': '0'}):
             self.bad(tar(first, member('b', b'123', pax_headers=pax)),
                      'is truncated or damaged')
