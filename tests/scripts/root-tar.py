@@ -334,6 +334,8 @@ class RootTar(unittest.TestCase):
         self.bad(data, "no image 'y', but 'x:1'", ':y')
         self.bad(docker(first, diff_ids=['sha256:' + '0' * 64]),
                  "has a '0/layer.tar' that its digest is not of")
+        self.bad(docker(first).replace(b'PATH', b'PATS'),
+                 ".json' that its digest is not of")
         self.bad(docker(first, diff_ids=[1]), 'its digest is not of')
         self.bad(docker(first, diff_ids=['x', 'y']), 'damaged index')
         self.bad(docker(first, Layers=['../../../../etc/passwd']),
@@ -383,19 +385,21 @@ class RootTar(unittest.TestCase):
     def test_replaced(self):
         """files for directories, and what upper layers say of directories"""
         lower = [folder('d', mode=0o700), member('d/a', b'1'), member('f'),
-                 symlink('l', 'd'), symlink('out', '/../../new/dir')]
+                 symlink('l', 'd'), symlink('out', '/../../new/dir'),
+                 folder('e'), symlink('e/top', '/e')]
+        rest = {'out': '>/../../new/dir', 'e': '755', 'e/top': '>/e'}
         self.assertEqual(
             self.layers(lower, [member('d', b'2'), folder('f'),
                                 member('f/x', b'2'), folder('l', mode=0o711)],
                         [folder('d', mode=0o711)]),
-            {'d': '711', 'f': '755', 'f/x': b'2', 'l': '711',
-             'out': '>/../../new/dir'})
+            {'d': '711', 'f': '755', 'f/x': b'2', 'l': '711', **rest})
         self.assertEqual(
             self.layers(lower, [folder('d', mode=0o1777), member('d/b'),
-                                member('l/c'), member('out/x')]),
+                                member('l/c'), member('out/x'),
+                                member('e/top/f')]),
             {'d': '1777', 'd/a': b'1', 'd/b': b'', 'd/c': b'', 'f': b'',
-             'l': '>d', 'out': '>/../../new/dir', 'new': '755',
-             'new/dir': '755', 'new/dir/x': b''})
+             'l': '>d', 'new': '755', 'new/dir': '755', 'new/dir/x': b'',
+             'e/f': b'', **rest})
 
     def test_hard_links(self):
         """hard links, with targets in lower layers, replaced and hidden"""
@@ -441,9 +445,13 @@ class RootTar(unittest.TestCase):
                     {'GNU.sparse.major': '1', 'GNU.sparse.minor': '0'}):
             self.bad(tar(first, member('b', b'123', pax_headers=pax)),
                      'is truncated or damaged')
-        self.bad(tar(symlink('l', '')), 'is truncated or damaged')
+        for odd in symlink('l', ''), member('c', kind=tarfile.CHRTYPE,
+                                            devmajor=1 << 12):
+            self.bad(tar(odd), 'is truncated or damaged')
         large = member('x', kind=tarfile.XHDTYPE)
         large[0].size = 1 << 40
+        self.bad(tar(first, large), 'is truncated or damaged')
+        large = member('x', pax_headers={'SCHILY.xattr.user.x': 'y' * 2 ** 21})
         self.bad(tar(first, large), 'is truncated or damaged')
         name = member('x', b'y\0', kind=tarfile.GNUTYPE_LONGNAME)
         self.bad(tar(first, *[name] * 3000, first), 'is truncated or damaged')
