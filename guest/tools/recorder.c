@@ -96,8 +96,9 @@ static void remove_directory(Recorder *r)
 
 /*
  * Where the preload library is: next to this program, as it is built, or in
- * ../lib/lwp, as it is installed.  The dynamic linker fills in $LIB, which is
- * not the same for 32-bit programs.
+ * ../lib/lwp, as it is installed; or below $LWP_PRELOAD, for who starts this
+ * program by a dynamic linker.  That fills in $LIB, which is not the same for
+ * 32-bit programs.
  */
 static bool preload_path(Recorder *r, char *path, size_t size)
 {
@@ -106,14 +107,18 @@ static bool preload_path(Recorder *r, char *path, size_t size)
     };
     static const char *const places[] = { "", "/../lib/lwp" };
     char exe[PATH_MAX], file[PATH_MAX + 64];
+    const char *dir = getenv("LWP_PRELOAD");
     ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
 
-    if (n < 0) {
+    if (dir) {
+        snprintf(exe, sizeof(exe), "%s", dir);
+    } else if (n < 0) {
         say(r, "cannot read /proc/self/exe: %s", strerror(errno));
         return false;
+    } else {
+        exe[n] = 0;
+        *strrchr(exe, '/') = 0;
     }
-    exe[n] = 0;
-    *strrchr(exe, '/') = 0;
     for (int place = 0; place < 2; place++) {
         for (int lib = 0; lib < 3; lib++) {
             snprintf(file, sizeof(file), "%s%s/%s/" LIBRARY, exe,
