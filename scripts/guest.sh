@@ -1,28 +1,16 @@
 # shellcheck shell=sh
 # SPDX-License-Identifier: GPL-2.0-or-later
-# What scripts/boot boots: Debian's kernel, the driver for it, and the guest's
-# file systems, which are the initramfs and, on disks, Debian's packages and a
-# program of the user's.
+# What scripts/boot boots: the driver, and the guest's file systems, which are the
+# initramfs and, on disks, Debian's packages and a program of the user's.
+# shellcheck disable=SC2154 # of scripts/boot
 
 # shellcheck source=scripts/lib.sh
 . "$(dirname "$0")/lib.sh"
+# shellcheck source=scripts/kernel.sh
+. "$(dirname "$0")/kernel.sh"
 
 guest=$root/guest
 out=$build/boot
-
-# choose_kernel KERNEL: of the metapackages, whose names do not move with every
-# update.
-choose_kernel() {
-    linux=$1
-    kernel=$cache/kernel-$linux
-    case $linux in
-    6.1) suite=bookworm meta=cloud-amd64 ;;
-    6.12) suite=bookworm-security meta=6.12-cloud-amd64 ;;
-    6.12-rt) suite=bookworm-security meta=6.12-rt-amd64 ;;
-    6.12-debug) suite=bookworm-security meta=linux-source-6.12 ;;
-    *) die "--kernel is 6.1, 6.12, 6.12-rt or 6.12-debug, not '$linux'" ;;
-    esac
-}
 
 # stale TARGET SOURCE...: TARGET is missing or older than some source.
 stale() {
@@ -31,79 +19,39 @@ stale() {
     [ ! -e "$target" ] || [ -n "$(find "$@" -newer "$target")" ]
 }
 
-# --- kernel -----------------------------------------------------------------
-
-# The versioned package of that kind on which PACKAGE, fetched, depends.
-dependency() {
-    dpkg-deb -f "$cache/debs/$1/"*.deb Depends | tr ',' '\n' |
-        sed -n "s/^ *\($2[^ ]*\).*/\1/p"
-}
-
-# Of Debian's source, laid out as its packages are.
-build_kernel() {
-    need_packages bc bison flex gcc libelf-dev make xz-utils
-    config=$root/tests/guest/debug.config
-    stale "$kernel/complete" "$config" || return 0
-    [ "${cache_locked:-}" ] || { cached build_kernel; return; }
-    rm -rf "$kernel"
-    mkdir -p "$kernel/boot" "$kernel/build"
-    fetch_debs "$kernel" "$suite" "$meta"
-    fetch_debs "$kernel" bookworm busybox-static
-    say "building Linux $linux (15 minutes on 2 cores)"
-    tar -C "$kernel/usr/src" -xf "$kernel/usr/src/$meta.tar.xz"
-    rm "$kernel/usr/src/$meta.tar.xz"
-    set -- make -C "$kernel/usr/src/$meta" O="$kernel/build" CC='ccache gcc'
-    logged boot-kernel-config "$@" KCONFIG_ALLCONFIG="$config" allnoconfig
-    sed -n '/^CONFIG_/p' "$config" | while read -r option; do
-        grep -qx "$option" "$kernel/build/.config" ||
-            die "Linux does not take $option"
-    done
-    logged boot-kernel "$@" -j"$(nproc)" bzImage modules
-    version=$(cat "$kernel/build/include/config/kernel.release")
-    logged boot-kernel-modules "$@" INSTALL_MOD_PATH="$kernel" modules_install
-    cp "$kernel/build/arch/x86/boot/bzImage" "$kernel/boot/vmlinuz-$version"
-    ln -s ../../build "$kernel/usr/src/linux-headers-$version"
-    echo "$version" > "$kernel/complete"
-}
-
-fetch_kernel() {
-    [ ! -f "$kernel/complete" ] || return 0
-    [ "${cache_locked:-}" ] || { cached fetch_kernel; return; }
-    rm -rf "$kernel"
-    mkdir -p "$kernel"
-    fetch_debs "$kernel" "$suite" "linux-image-$meta" "linux-headers-$meta"
-    image=$(dependency "linux-image-$meta" linux-image-)
-    headers=$(dependency "linux-headers-$meta" linux-headers-)
-    version=${image#linux-image-}
-    [ "$headers" = "linux-headers-$version" ] ||
-        die "Debian $suite has $image but $headers; try again later"
-    fetch_debs "$kernel" "$suite" "$image" "$headers"
-    common=$(dependency "$headers" linux-headers-)
-    kbuild=$(dependency "$headers" linux-kbuild-)
-    fetch_debs "$kernel" "$suite" "$common" "$kbuild"
-    fetch_debs "$kernel" bookworm busybox-static
-    # Where Debian would have installed them.
-    sed -i "s|^include /usr/src/|include $kernel/usr/src/|" \
-        "$kernel/usr/src/$headers/Makefile"
-    echo "$version" > "$kernel/complete"
-}
-
 # --- guest ------------------------------------------------------------------
 
-build_module() {
-    module=$out/lwp-$version.ko
-    stale "$module" "$guest/linux" "$kernel/complete" || return 0
-    say "building the driver for Linux $version"
+# make_module: in $out/linux, with a gcc that need not be that of the kernel
+make_module() {
     rm -rf "$out/linux"
     cp -R "$guest/linux" "$out/linux"
-    # The kernel was built with a gcc that need not be there.
-    logged boot-module make -C "$out/linux" \
-        KDIR="$kernel/usr/src/linux-headers-$version" CC=gcc \
-        CONFIG_DEBUG_INFO_BTF_MODULES= modules
-    logged boot-module-test make -C "$kernel/usr/src/linux-headers-$version" \
-        M="$out/linux/test" CC=gcc CONFIG_DEBUG_INFO_BTF_MODULES= modules
-    mv "$out/linux/test/lwp-fault.ko" "$out/fault-$version.ko"
-    mv "$out/linux/lwp.ko" "$module"
+    make -C "$out/linux" KDIR="$headers" CC=gcc CONFIG_DEBUG_INFO_BTF_MODULES= \
+        modules &&
+        make -C "$headers" M="$out/linux/test" CC=gcc \
+            CONFIG_DEBUG_INFO_BTF_MODULES= modules
+}
+
+# The driver, which a kernel of the user's need not have
+build_module() {
+    module=$out/lwp-$kernel_name.ko
+    if [ -z "$headers" ]; then
+        say "without a driver: for that, give --kernel-build"
+        module=
+        return
+    fi
+    stale "$module" "$guest/linux" "$headers/.config" \
+        "$headers/include/generated/utsrelease.h" "$root/scripts/kernel.sh" ||
+        return 0
+    say "building the driver for Linux $version"
+    if [ "$kernel" ]; then
+        logged boot-module make_module
+    elif ! make_module > "$logs/boot-module.log" 2>&1; then
+        say "without a driver: it does not build; see build/logs/boot-module.log"
+        module=
+        return
+    fi
+    cp "$out/linux/test/lwp-fault.ko" "$out/fault-$kernel_name.ko"
+    cp "$out/linux/lwp.ko" "$module"
 }
 
 # A program to profile: an old friend of Debian's, with its symbols.
@@ -170,31 +118,65 @@ copy_libraries() {
         done
 }
 
-# copy_module NAME: of the kernel, unless it is built in; some kernels have them
-# compressed.
+# find_module NAME: unless it is built in; in names, - and _ are the same.
+find_module() {
+    n=$(echo "$1" | sed 's/[-_]/[-_]/g')
+    find "$modules/" -name "$n.ko*" ! -name '*.mod*' ! -name '*.cmd' |
+        grep -m 1 -E '\.ko(\.(gz|xz|zst))?$'
+}
+
+# copy_module NAME: and before it those that it needs; prints their names.
 copy_module() {
-    f=$kernel/lib/modules/$version/kernel/$1.ko
-    if [ -e "$f" ]; then
-        cp "$f" "$fs/lib"
-    elif [ -e "$f.xz" ]; then
-        xz -dc "$f.xz" > "$fs/lib/${1##*/}.ko"
-    fi
+    [ "$modules" ] || return 0
+    f=$(find_module "$1") || return 0
+    g=$fs/lib/$(basename "${f%.ko*}").ko
+    case $f in
+    *.gz) gzip -dc "$f" > "$g" ;;
+    *.xz) xz -dc "$f" > "$g" ;;
+    *.zst) zstd -dcq "$f" > "$g" ;;
+    *) cp "$f" "$g" ;;
+    esac
+    for f in $(readelf -p .modinfo "$g" |
+        sed -n 's/^.*\] *depends=\(.*\)/\1/p' | tr , ' '); do
+        # Not this one's variables
+        (copy_module "$f")
+    done
+    echo "${g##*/}"
+}
+
+# load_list NAME MODULE...: what init is to load
+load_list() {
+    f=$fs/lib/load/$1
+    shift
+    for m; do
+        (copy_module "$m")
+    done | awk '!had[$0]++' > "$f"
+}
+
+fetch_busybox() {
+    [ ! -e "$busybox" ] || return 0
+    fetch_debs "$cache/busybox" bookworm busybox-static
 }
 
 build_initramfs() {
-    initrd=$out/initramfs-$version.gz
-    stale "$initrd" "$module" "$out"/lwp-* "$out"/pmu-lo* "$out"/rr-* \
+    busybox=$cache/busybox/bin/busybox
+    cached fetch_busybox
+    # The modules of file systems are large, and few need them.
+    images=
+    [ "$root_kind" != image ] || images=-images
+    initrd=$out/initramfs-$kernel_name$images
+    stale "$initrd" ${module:+"$module"} "$out"/lwp-* "$out"/pmu-lo* "$out"/rr-* \
         "$out/pmu-taken" "$out/bzip2" "$build/tools/lwp" \
         "$guest/test" "$guest/init" "$root/scripts/guest.sh" \
-        "$kernel/complete" || return 0
+        "$busybox" ${modules:+"$modules/"} || return 0
     say "packing the initramfs"
     fs=$out/initramfs
     rm -rf "$fs"
     usr_links "$fs"
-    for d in dev etc proc root sys tmp; do
+    for d in dev etc proc root run sys tmp; do
         mkdir -p "$fs/$d"
     done
-    cp "$kernel/bin/busybox" "$out/bzip2" "$build/tools/lwp" \
+    cp "$busybox" "$out/bzip2" "$build/tools/lwp" \
         "$build/tools/example" "$out/pmu-load" "$out/pmu-loop" \
         "$out/pmu-taken" "$guest/test/pmu-branches" \
         "$guest/test/pmu-cost" "$guest/test/pmu-perf" \
@@ -202,17 +184,20 @@ build_initramfs() {
         "$guest/test/rr-cost" "$guest/test/rr-replay" "$fs/bin"
     find "$out" -maxdepth 1 \( -name 'lwp-*' -o -name 'rr-*' \) -type f \
         -perm -u+x -exec cp {} "$fs/bin" \;
-    mkdir -p "$fs/usr/src"
+    mkdir -p "$fs/usr/src" "$fs/lib/load"
     cp "$guest/test/rr-demo.c" "$fs/usr/src"
-    cp "$module" "$fs/lib/lwp.ko"
-    cp "$out/fault-$version.ko" "$fs/lib/lwp-fault.ko"
-    # For nested guests, and for the disks; each behind those that it needs.
-    for m in virt/lib/irqbypass arch/x86/kvm/kvm arch/x86/kvm/kvm-amd \
-        drivers/virtio/virtio drivers/virtio/virtio_ring \
-        drivers/virtio/virtio_pci_legacy_dev \
-        drivers/virtio/virtio_pci_modern_dev drivers/virtio/virtio_pci \
-        drivers/block/virtio_blk fs/squashfs/squashfs fs/overlayfs/overlay; do
-        copy_module $m
+    if [ "$module" ]; then
+        cp "$module" "$fs/lib/lwp.ko"
+        cp "$out/fault-$kernel_name.ko" "$fs/lib/lwp-fault.ko"
+    fi
+    [ -z "$modules" ] || need_packages xz-utils zstd
+    load_list disks virtio_pci virtio_blk squashfs overlay ext4
+    load_list share virtio_pci virtiofs
+    load_list net virtio_pci virtio_net
+    # For nested guests
+    load_list kvm kvm kvm-amd
+    [ -z "$images" ] || for t in btrfs ext4 xfs; do
+        load_list $t $t
     done
     for arch in x86_64 i386; do
         d=lib/$arch-linux-gnu
@@ -228,9 +213,8 @@ build_initramfs() {
         "$fs/bin/lib/x86_64-linux-gnu/lwp-preload.so"
     cp "$guest/init" "$fs/init"
     chmod 755 "$fs/init"
-    (cd "$fs" && find . | cpio --quiet -o -H newc -R 0:0) \
-        > "$out/initramfs.cpio"
-    gzip -6n < "$out/initramfs.cpio" > "$initrd.new"
+    # Not compressed: the guest would take longer to unpack it.
+    (cd "$fs" && find . | cpio --quiet -o -H newc -R 0:0) > "$initrd.new"
     mv "$initrd.new" "$initrd"
 }
 
@@ -238,11 +222,7 @@ build_initramfs() {
 build_guest() {
     # scripts/build has installed the libelf that the kernel's objtool needs.
     need_packages cpio gcc gcc-multilib libc6-dev make
-    case $linux in
-    *-debug) build_kernel ;;
-    *) fetch_kernel ;;
-    esac
-    version=$(cat "$kernel/complete")
+    [ -z "$kernel" ] || debian_kernel
     build_module
     # "lwp" itself runs here, too, for what the guest has recorded.
     build_tools "$1"
@@ -268,13 +248,13 @@ fetch_packages() {
     name=$1
     shift
     debian=bookworm
-    case $linux in
-    6.12*) debian=trixie ;;
-    esac
+    ! dpkg --compare-versions "$version" ge 6.12 || debian=trixie
+    # What has recorded replays.
+    [ "$mode" != replay ] || debian=$(recorded debian)
     ! dpkg --compare-versions "$(dpkg-query -W -f '${Version}' libc6)" ge 2.41 ||
         debian=trixie
     packages=$cache/$name-$debian
-    fetch_tree "$packages" $debian "$@"
+    fetch_tree "$packages" "$debian" "$@"
     stale "$packages.squashfs" "$packages/complete" || return 0
     [ "${cache_locked:-}" ] || { cached fetch_packages "$name" "$@"; return; }
     need_packages squashfs-tools
@@ -306,10 +286,10 @@ quote() {
 # the files that COPIES lists, one a line; in $run, which is scripts/boot's, as the
 # next two
 list_files() {
-    # shellcheck disable=SC2154
     (
         copies=$1
         shift
+        [ "$copies$*" ] || { : > "$run/names"; exit; }
         set -f
         IFS='
 '
@@ -326,30 +306,73 @@ list_libraries() {
         '[^/]*/[^/]*(/[^/]*-linux-gnu)?(/gconv)?/[^/]*\.so[^/]*') > "$run/without"
 }
 
+# write_command [PROGRAM [ARGUMENT...]]: what guest/init is to do with it
+write_command() {
+    if [ "$user_root" ]; then
+        echo 'PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin'
+        # As its image has them
+        [ -z "$settings" ] || cat "$settings"
+        # shellcheck disable=SC2016
+        echo 'export PATH="$PATH:$ours/beside:$ours/bin"; cd "${workdir:-/}"'
+    elif [ "$mode" = run ]; then
+        printf 'cd %s\n' "$(quote "$(pwd)")"
+        printf 'export PATH=%s:/bin\n' "$(quote "$PATH")"
+        [ -z "${LD_LIBRARY_PATH:-}" ] ||
+            printf 'export LD_LIBRARY_PATH=%s\n' "$(quote "$LD_LIBRARY_PATH")"
+    fi
+    printf 'record=%s stat=%s\n' "$(quote "$record")" "$(quote "$stat")"
+    printf 'cpu=%s debian=%s\n' "$(quote "$cpu")" "${debian:-}"
+    [ "$mode" != replay ] ||
+        printf 'gdb_port=%s gdb_files=%s\n' "$port" "$(quote "$run/recording")"
+    echo 'set --'
+    for f; do
+        printf 'set -- "$@" %s\n' "$(quote "$f")"
+    done
+}
+
 # pack_program [PROGRAM [ARGUMENT...]]: the disk
 pack_program() {
     need_packages squashfs-tools
     program=$run/program
     say "packing ${1:-files}"
     : > "$run/without"
-    [ -z "$packages" ] || cached list_libraries
-    grep -zvxFf "$run/without" "$run/names" > "$run/rest"
-    {
-        printf 'cd %s\n' "$(quote "$(pwd)")"
-        printf 'export PATH=%s:/bin\n' "$(quote "$PATH")"
-        [ -z "${LD_LIBRARY_PATH:-}" ] ||
-            printf 'export LD_LIBRARY_PATH=%s\n' "$(quote "$LD_LIBRARY_PATH")"
-        # shellcheck disable=SC2154
-        printf 'record=%s stat=%s\n' "$(quote "$record")" "$(quote "$stat")"
-        echo 'set --'
-        for f; do
-            printf 'set -- "$@" %s\n' "$(quote "$f")"
-        done
-    } > "$run/command"
-    # shellcheck disable=SC2154
+    [ -z "$packages" ] || [ "$user_root" ] || cached list_libraries
+    grep -zvxFf "$run/without" "$run/names" > "$run/rest" || :
+    write_command "$@" > "$run/command"
     logged "boot-program$slot" tar -cf "$program.tar" -C "$run" command \
         -C / --null --no-recursion -T "$run/rest"
     logged "boot-program$slot" sqfstar -all-root -comp lz4 -no-progress \
         "$program.squashfs" < "$program.tar"
     rm "$program.tar"
+}
+
+# recorded NAME: of the machine that made the recording
+recorded() {
+    decompressed "$recording" | tar -xO --wildcards '*/qemu-lwp' 2> /dev/null |
+        sed -n "s/^$1=//p"
+}
+
+# decompressed FILE
+decompressed() {
+    case $(od -An -tx1 -N 4 "$1" | tr -d ' ') in
+    1f8b*) gzip -dc "$1" ;;
+    fd377a58) xz -dc "$1" ;;
+    28b52ffd) zstd -dcq "$1" ;;
+    *) cat "$1" ;;
+    esac
+}
+
+# pack_recording FILE: as a disk
+pack_recording() {
+    need_packages squashfs-tools
+    say "unpacking $1"
+    replayed=$run/recording.squashfs
+    rm -f "$replayed"
+    decompressed "$1" | logged "boot-recording$slot" sqfstar -all-root \
+        -comp lz4 -no-progress "$replayed"
+    [ "$gdb" ] || return 0
+    # The programs, for gdb here
+    rm -rf "$run/recording"
+    mkdir "$run/recording"
+    decompressed "$1" | tar -C "$run/recording" -x --wildcards '*/mmap_pack_*'
 }

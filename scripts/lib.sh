@@ -12,6 +12,7 @@ started=$(date +%s)
 mkdir -p "$logs" "$cache"
 
 say() {
+    [ -z "${QEMU_LWP_QUIET:-}" ] || return 0
     elapsed=$(($(date +%s) - started))
     printf '[%02d:%02d] %s\n' $((elapsed / 60)) $((elapsed % 60)) "$*"
 }
@@ -115,7 +116,8 @@ need_packages() {
         die "apt cannot read its package lists: is the network up? (see $logs/apt.log)"
     # shellcheck disable=SC2086
     logged apt-install as_root env DEBIAN_FRONTEND=noninteractive \
-        apt-get install -y --no-install-recommends $missing
+        apt-get -o DPkg::Lock::Timeout=600 install -y \
+        --no-install-recommends $missing
 }
 
 # The Debian mirror that this machine already uses.
@@ -342,7 +344,7 @@ configure() {
     [ "$had" ] || make_python
     set -- --target-list=x86_64-softmmu,x86_64-linux-user,i386-linux-user \
         --without-default-features --enable-tcg --enable-system \
-        --enable-linux-user --enable-plugins --enable-slirp \
+        --enable-linux-user --enable-plugins --enable-slirp --enable-vhost-user \
         --enable-fdt=system --disable-install-blobs --disable-docs \
         --python="$python" --cc='ccache gcc' --cross-cc-i386=gcc "$@"
     [ "$had" != "$*" ] || return 0
