@@ -269,6 +269,7 @@ show_access(CPUX86State *env, uint64_t addr, uint32_t desc, uintptr_t ra,
 {
     bool caches = retire_wants(env, RETIRE_WANT_SOURCES);
     RetireMiss miss = { };
+    RetireDistance d;
     Line lines[2];
     int n = caches || story ? find_lines(env, addr, desc, lines) : 0;
 
@@ -285,7 +286,7 @@ show_access(CPUX86State *env, uint64_t addr, uint32_t desc, uintptr_t ra,
             }
         }
         /* The miss has shortened the distance. */
-        retire_cpu_arm(env);
+        retire_cpu_arm(env, &d);
     }
 }
 

@@ -56,22 +56,21 @@ void retire_cpu_settle_misses(CPUX86State *env)
     }
 }
 
-RetireDistance retire_cpu_arm(CPUX86State *env)
+void retire_cpu_arm(CPUX86State *env, RetireDistance *d)
 {
     RetireState *r = &env->retire;
-    RetireDistance d = RETIRE_DISTANCE_MAX;
 
+    *d = RETIRE_DISTANCE_MAX;
     RETIRE_FOREACH_TOLD(env, o) {
-        (*o)->distance(env, r->row, &d);
+        (*o)->distance(env, r->row, d);
     }
-    retire_arm_distance(r, &env_archcpu(env)->retire_config, &d);
+    retire_arm_distance(r, &env_archcpu(env)->retire_config, d);
 #ifdef CONFIG_TCG
     /* Arming has undone what retire_exit_requested() did. */
     if (cpu_loop_exit_requested(env_cpu(env))) {
         retire_expire(r);
     }
 #endif
-    return d;
 }
 
 void retire_cpu_sync(CPUX86State *env, unsigned step)
@@ -81,6 +80,7 @@ void retire_cpu_sync(CPUX86State *env, unsigned step)
     RetireWants wants = 0, common = RETIRE_WANT_RANGE;
     const RetireObserver **last = retire_models(env)->told;
     uint64_t told = 0;
+    RetireDistance d;
 
     retire_cpu_settle(env);
     r->row = env->hflags & HF_CPL_MASK ? RETIRE_USR : RETIRE_OS;
@@ -109,7 +109,7 @@ void retire_cpu_sync(CPUX86State *env, unsigned step)
                         told << RETIRE_TB_OBSERVERS_SHIFT;
     if (told) {
         env->retire_flags |= (uint64_t)step << RETIRE_TB_STEP_SHIFT;
-        retire_cpu_arm(env);
+        retire_cpu_arm(env, &d);
     }
     if (wants & RETIRE_WANT_SOURCES) {
         retire_cpu_use_caches(env);
@@ -224,7 +224,7 @@ ask_observers(CPUX86State *env, const TranslationBlock *tb, int32_t charge)
     if (due) {
         retire_cpu_begin(env);
     }
-    d = retire_cpu_arm(env);
+    retire_cpu_arm(env, &d);
     if (r->budget >= charge && !retire_wants(env, RETIRE_WANT_RANGE)) {
         return tb->tc.ptr;
     }
@@ -233,7 +233,7 @@ ask_observers(CPUX86State *env, const TranslationBlock *tb, int32_t charge)
     }
     if (d.now) {
         retire_cpu_begin(env);
-        d = retire_cpu_arm(env);
+        retire_cpu_arm(env, &d);
         /* What is wanted may have become known; and the program goes on. */
         retire_cpu_sync(env, d.now);
         return helper_lookup_tb_ptr(env);
@@ -260,10 +260,15 @@ const void *retire_tb_ask(CPUState *cs, const TranslationBlock *tb)
     CPUX86State *env = cpu_env(cs);
     RetireState *r = &env->retire;
     int32_t charge = retire_ask_charge(tb->ask_data);
+    uint32_t cflags = tb_cflags(tb);
 
-    cs->cc->tcg_ops->synchronize_from_tb(cs, tb);
+    /* See x86_cpu_synchronize_from_tb(). */
+    if (!(cflags & CF_PCREL)) {
+        env->eip = tb->flags & HF_CS64_MASK ? tb->pc :
+                   (uint32_t)(tb->pc - tb->cs_base);
+    }
     /* Others have only looked at the budget, see gen_retire_prologue(). */
-    if (!(tb_cflags(tb) & CF_USE_ICOUNT) &&
+    if (!(cflags & CF_USE_ICOUNT) &&
         !retire_wants(env, RETIRE_WANT_RANGE)) {
         r->budget += charge;
     }

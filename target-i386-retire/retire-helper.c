@@ -61,6 +61,7 @@ void helper_retire_taken(CPUX86State *env, target_ulong from, target_ulong to)
 void helper_retire_repeat(CPUX86State *env, uint32_t charged, target_ulong ip)
 {
     RetireState *r = &env->retire;
+    RetireDistance d;
 
     if (!charged) {
         unsigned told = retire_tb_observers(env->retire_flags);
@@ -76,6 +77,6 @@ void helper_retire_repeat(CPUX86State *env, uint32_t charged, target_ulong ip)
     if (retire_wants(env, RETIRE_WANT_ACCESSES)) {
         /* The budget knows nothing of iterations. */
         retire_cpu_settle(env);
-        retire_cpu_arm(env);
+        retire_cpu_arm(env, &d);
     }
 }

@@ -16,7 +16,7 @@
  */
 #define RETIRE_BOUNDARY_RA ((uintptr_t)tcg_code_gen_epilogue)
 
-/* What stands for memory, with the privilege that an MMU index has */
+/* Guest memory, with the privilege that an MMU index has */
 typedef struct RetireMem {
     CPUX86State *env;
     int mmu_idx;
@@ -65,9 +65,9 @@ static inline void *retire_mem_tlb(CPUX86State *env, uint64_t addr, int mmu_idx)
 
 /*
  * Where the host has a range that is going to be written, or NULL if only
- * cpu_stq_mmuidx_ra() and the like reach it now.  The host's accesses are between
- * set_helper_retaddr(m->ra) and clear_helper_retaddr(), because the first one
- * may raise a #PF.
+ * cpu_stq_le_mmuidx_ra() and the like reach it now.  The host's accesses are
+ * between set_helper_retaddr(m->ra) and clear_helper_retaddr(), because the
+ * first one may raise a #PF.
  */
 static inline void *retire_mem_host(const RetireMem *m, uint64_t addr,
                                     uint32_t len)

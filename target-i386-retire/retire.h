@@ -116,7 +116,7 @@ void retire_cpu_settle(CPUX86State *env);
 void retire_cpu_settle_misses(CPUX86State *env);
 
 /* Ask all who are told how far it is, and give blocks that budget. */
-RetireDistance retire_cpu_arm(CPUX86State *env);
+void retire_cpu_arm(CPUX86State *env, RetireDistance *d);
 
 /*
  * Report, ask who wants what from now on, and arm; @step is for retire_flags.
