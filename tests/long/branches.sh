@@ -16,8 +16,8 @@ set -u
 mkdir -p "$state"
 left=
 
-# As guest/test/pmu-branches has them: Linux's idea of Nehalem and Haswell is that a
-# period of one is too short.
+# As guest/test/pmu-branches has them: Linux's idea of Nehalem and Haswell is
+# that a period of one is too short.
 records() {
     case $1 in
     core2duo) echo 4 bts period ;;
@@ -54,8 +54,8 @@ boot() {
     "$top/scripts/boot" --release "$release" --perf "$@" > "$boot_log" 2>&1
 }
 
-# warnings LOG: the kernel's, without numbers; but for those of time, which a busy
-# host is behind
+# warnings LOG: the kernel's, without numbers; but for those of time, which a
+# busy host is behind
 warnings() {
     tr -d '\r' < "$1" | sed -n 's/^dmesg: //p' |
         grep -Ev 'calibrat|8254 timer|hpet:|hrtimer:|clocksource|TSC found' |
