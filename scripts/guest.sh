@@ -154,13 +154,12 @@ load_list() {
 }
 
 fetch_busybox() {
-    [ ! -e "$busybox" ] || return 0
     fetch_debs "$cache/busybox" bookworm busybox-static
 }
 
 build_initramfs() {
     busybox=$cache/busybox/bin/busybox
-    cached fetch_busybox
+    [ -e "$busybox" ] || cached fetch_busybox
     # The modules of file systems are large, and few need them.
     images=
     [ "$root_kind" != image ] || images=-images
