@@ -115,10 +115,11 @@ with tarfile.open('image.tar', 'w') as tar:
     add(tar, 'manifest.json', json.dumps([
         {'Config': name, 'RepoTags': None, 'Layers': ['layer.tar']}]).encode())
 END
-boot record 0 --rr --quiet --root image.tar --run works file
+boot record 0 --rr --root image.tar --run works file
 says out "^had '', not Debian"
 says "$log" '^boot: prepared .*, booted .*, ran .*, saved '
-gzip -c "$build/boot/recording.tar" > recording.tar.gz
+gzip -c "$top/$(sed -n 's/.*the recording is \(.*\);.*/\1/p' "$log")" \
+    > recording.tar.gz
 boot replay 0 --rr --replay recording.tar.gz -- -batch -ex 'break main' \
     -ex continue -ex 'p argc' -ex finish -ex 'info line works.c:18'
 says out 'Breakpoint 1, main' '= 2$'
