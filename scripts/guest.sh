@@ -130,12 +130,7 @@ copy_module() {
     [ "$modules" ] || return 0
     f=$(find_module "$1") || return 0
     g=$fs/lib/$(basename "${f%.ko*}").ko
-    case $f in
-    *.gz) gzip -dc "$f" > "$g" ;;
-    *.xz) xz -dc "$f" > "$g" ;;
-    *.zst) zstd -dcq "$f" > "$g" ;;
-    *) cp "$f" "$g" ;;
-    esac
+    decompressed "$f" > "$g"
     for f in $(readelf -p .modinfo "$g" |
         sed -n 's/^.*\] *depends=\(.*\)/\1/p' | tr , ' '); do
         # Not this one's variables

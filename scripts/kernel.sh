@@ -157,7 +157,7 @@ requires() {
 }
 
 # check_config DISKS EXTRA...: what the kernel must have for this run, told before
-# it is booted; EXTRA is perf, rr, share, net or lwp.
+# it is booted; EXTRA is perf, rr, share, net or driver.
 check_config() {
     config=$(kernel_config)
     if [ ! "$config" ]; then

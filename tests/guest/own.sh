@@ -6,8 +6,7 @@
 # scripts/boot with a kernel and a root of one's own, which are Debian's kernel and
 # as little of a root as there can be; what such a kernel lacks is named; a
 # directory of the host's and the network are there; a recording is replayed by
-# another guest.  tests/long/own-world.sh has more.  Prints a line of PASS or FAIL
-# for each.
+# another guest.  Prints a line of PASS or FAIL for each.
 set -u
 
 # shellcheck source=tests/guest/common
