@@ -148,6 +148,19 @@ load_list() {
     done | awk '!had[$0]++' > "$f"
 }
 
+copy_tests() {
+    cp "$out/pmu-load" "$out/pmu-loop" "$out/pmu-taken" \
+        "$guest/test/pmu-branches" "$guest/test/pmu-cost" \
+        "$guest/test/pmu-perf" "$guest/test/pmu-dmesg" \
+        "$guest/test/pmu-generic" "$guest/test/rr-cost" \
+        "$guest/test/rr-replay" "$fs/bin"
+    find "$out" -maxdepth 1 \( -name 'lwp-*' -o -name 'rr-*' \) -type f \
+        -perm -u+x -exec cp {} "$fs/bin" \;
+    [ ! "$module" ] || cp "$out/fault-$kernel_name.ko" "$fs/lib/lwp-fault.ko"
+    # For nested guests
+    load_list kvm kvm kvm-amd
+}
+
 fetch_busybox() {
     fetch_debs "$cache/busybox" bookworm busybox-static
 }
@@ -155,10 +168,12 @@ fetch_busybox() {
 build_initramfs() {
     busybox=$cache/busybox/bin/busybox
     [ -e "$busybox" ] || cached fetch_busybox
-    # The modules of file systems are large, and few need them.
+    # It takes the guest time to unpack what few need.
     images=
     [ "$root_kind" != image ] || images=-images
-    initrd=$out/initramfs-$kernel_name$images
+    with_tests=
+    [ "$mode" != test ] || with_tests=-tests
+    initrd=$out/initramfs-$kernel_name$images$with_tests
     stale "$initrd" ${module:+"$module"} "$out"/lwp-* "$out"/pmu-lo* "$out"/rr-* \
         "$out/pmu-taken" "$out/bzip2" "$build/tools/lwp" \
         "$guest/test" "$guest/init" "$root/scripts/guest.sh" \
@@ -170,26 +185,16 @@ build_initramfs() {
     for d in dev etc proc root run sys tmp; do
         mkdir -p "$fs/$d"
     done
-    cp "$busybox" "$out/bzip2" "$build/tools/lwp" \
-        "$build/tools/example" "$out/pmu-load" "$out/pmu-loop" \
-        "$out/pmu-taken" "$guest/test/pmu-branches" \
-        "$guest/test/pmu-cost" "$guest/test/pmu-perf" \
-        "$guest/test/pmu-dmesg" "$guest/test/pmu-generic" \
-        "$guest/test/rr-cost" "$guest/test/rr-replay" "$fs/bin"
-    find "$out" -maxdepth 1 \( -name 'lwp-*' -o -name 'rr-*' \) -type f \
-        -perm -u+x -exec cp {} "$fs/bin" \;
+    cp "$busybox" "$out/bzip2" "$build/tools/lwp" "$build/tools/example" \
+        "$out/rr-demo" "$fs/bin"
     mkdir -p "$fs/usr/src" "$fs/lib/load"
     cp "$guest/test/rr-demo.c" "$fs/usr/src"
-    if [ "$module" ]; then
-        cp "$module" "$fs/lib/lwp.ko"
-        cp "$out/fault-$kernel_name.ko" "$fs/lib/lwp-fault.ko"
-    fi
+    [ ! "$module" ] || strip -g -o "$fs/lib/lwp.ko" "$module"
+    [ ! "$with_tests" ] || copy_tests
     [ -z "$modules" ] || need_packages xz-utils zstd
     load_list disks virtio_pci virtio_blk squashfs overlay ext4
     load_list share virtio_pci virtiofs
     load_list net virtio_pci virtio_net
-    # For nested guests
-    load_list kvm kvm kvm-amd
     [ -z "$images" ] || for t in btrfs ext4 xfs; do
         load_list $t $t
     done
@@ -335,8 +340,9 @@ pack_program() {
     write_command "$@" > "$run/command"
     logged "boot-program$slot" tar -cf "$program.tar" -C "$run" command \
         -C / --null --no-recursion -T "$run/rest"
-    logged "boot-program$slot" sqfstar -all-root -comp lz4 -no-progress \
-        "$program.squashfs" < "$program.tar"
+    # To compress it would take longer.
+    logged "boot-program$slot" sqfstar -all-root -comp lz4 -noI -noD -noF \
+        -noX -no-progress "$program.squashfs" < "$program.tar"
     rm "$program.tar"
 }
 
@@ -352,6 +358,7 @@ decompressed() {
     1f8b*) gzip -dc "$1" ;;
     fd377a58) xz -dc "$1" ;;
     28b52ffd) zstd -dcq "$1" ;;
+    02214c18) lz4 -dcq "$1" ;;
     *) cat "$1" ;;
     esac
 }

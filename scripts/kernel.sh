@@ -5,6 +5,16 @@
 # that are for this kernel alone have $kernel_name in theirs.
 # shellcheck disable=SC2034,SC2154 # of scripts/boot and of lib.sh
 
+# number FILE OFFSET: the 16 bits there
+number() {
+    od -An -tu2 -j "$2" -N 2 "$1" | tr -d ' '
+}
+
+# long FILE OFFSET: the 32 bits there
+long() {
+    od -An -tu4 -j "$2" -N 4 "$1" | tr -d ' '
+}
+
 # choose_kernel KERNEL: of the metapackages, whose names do not move with every
 # update.
 choose_kernel() {
@@ -72,6 +82,21 @@ fetch_kernel() {
     echo "$version" > "$kernel/complete"
 }
 
+# The vmlinux that the bzImage has, as Linux's boot protocol says: QEMU starts that,
+# too, by its PVH entry, and the guest would take longer to unpack it.
+unpack_kernel() {
+    [ ! -f "$kernel/boot/vmlinux" ] || return 0
+    [ "${cache_locked:-}" ] || { cached unpack_kernel; return; }
+    need_packages lz4 zstd
+    say "unpacking the kernel"
+    at=$((($(number "$image" 497) % 256 + 1) * 512 + $(long "$image" 584)))
+    tail -c +$((at + 1)) "$image" |
+        head -c $(($(long "$image" 588) - 4)) > "$kernel/boot/payload"
+    decompressed "$kernel/boot/payload" > "$kernel/boot/vmlinux.new"
+    rm "$kernel/boot/payload"
+    mv "$kernel/boot/vmlinux.new" "$kernel/boot/vmlinux"
+}
+
 debian_kernel() {
     case $linux in
     *-debug) build_kernel ;;
@@ -80,16 +105,15 @@ debian_kernel() {
     version=$(cat "$kernel/complete")
     kernel_name=$version
     image=$kernel/boot/vmlinuz-$version
+    case $linux in
+    *-debug) ;;
+    *) unpack_kernel; image=$kernel/boot/vmlinux ;;
+    esac
     modules=$kernel/lib/modules/$version
     headers=$kernel/usr/src/linux-headers-$version
 }
 
 # --- the user's -------------------------------------------------------------
-
-# number FILE OFFSET: the 16 bits there
-number() {
-    od -An -tu2 -j "$2" -N 2 "$1" | tr -d ' '
-}
 
 # read_kernel FILE: what it says of itself, which for a bzImage is in the header of
 # Linux's boot protocol

@@ -101,9 +101,10 @@ as_root() {
 # Install those of the named packages that are missing.
 need_packages() {
     missing=
+    have=$(dpkg-query -W -f '${db:Status-Status}:${Package} ' "$@" 2>/dev/null) || :
     for p; do
-        case $(dpkg-query -W -f '${db:Status-Status}' "$p" 2>/dev/null) in
-        installed) ;;
+        case " $have" in
+        *" installed:$p "*) ;;
         *) missing="$missing $p" ;;
         esac
     done
@@ -227,6 +228,14 @@ fetch_tree() {
     echo "$*" > "$dir/complete"
 }
 
+# meson_works MESON: not that Python has come to be one without it.  "--version",
+# which takes half a second, is for one that is not a package of Python.
+meson_works() {
+    # shellcheck disable=SC2046,SC2086 # words
+    { $(sed -n '1s/^#!//p' "${1%% *}") -c 'import mesonbuild' ||
+        $1 --version; } > /dev/null 2>&1
+}
+
 # meson_setup MESON DIR SOURCE [OPTION...]: once; and again, with the reason, if it
 # was interrupted, or cannot be built because the meson that did it is gone.
 meson_setup() {
@@ -236,7 +245,7 @@ meson_setup() {
         "$1/build.ninja" 2> /dev/null) || true
     if [ -z "$did" ] || [ ! -f "$1/meson-private/coredata.dat" ]; then
         why="it was left unfinished"
-    elif $did --version > /dev/null 2>&1; then
+    elif meson_works "$did"; then
         return
     else
         why="$did does not work any more"
@@ -335,7 +344,7 @@ configure() {
     python=$(echo "$had" | sed -n 's/.* --python=\([^ ]*\).*/\1/p')
     if [ -z "$had" ]; then
         why="it was left unfinished"
-    elif ! "$bld/pyvenv/bin/meson" --version > /dev/null 2>&1; then
+    elif ! meson_works "$bld/pyvenv/bin/meson"; then
         why="its meson does not work any more"
         had=
     else
