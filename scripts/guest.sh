@@ -305,6 +305,12 @@ list_libraries() {
         '[^/]*/[^/]*(/[^/]*-linux-gnu)?(/gconv)?/[^/]*\.so[^/]*') > "$run/without"
 }
 
+# As guest/init looks for them in a root
+list_large() {
+    grep -zE '^(usr|opt)/' "$run/rest" | (cd / && xargs -0r sh -c \
+        'find "$@" -maxdepth 0 -type f -user root -size +1024k ! -perm /111' -)
+}
+
 # write_command [PROGRAM [ARGUMENT...]]: what guest/init is to do with it
 write_command() {
     if [ "$user_root" ]; then
@@ -321,6 +327,8 @@ write_command() {
     fi
     printf 'record=%s stat=%s\n' "$(quote "$record")" "$(quote "$stat")"
     printf 'cpu=%s debian=%s\n' "$(quote "$cpu")" "${debian:-}"
+    [ "$profiler" != rr ] || [ "$user_root" ] ||
+        printf 'large=%s\n' "$(quote "$(list_large)")"
     [ "$mode" != replay ] ||
         printf 'gdb_port=%s gdb_files=%s\n' "$port" "$(quote "$run/recording")"
     echo 'set --'
