@@ -475,6 +475,9 @@ class RootTar(unittest.TestCase):
             self.bad(data[:-2048], '')
         self.bad(Layout(gzip.compress(plain)[:-9]), 'is truncated or damaged')
         self.bad(plain[:512] + b'x' * 512, 'is truncated or damaged')
+        # A layer may end with what its last file has.
+        self.assertEqual(self.good(Layout(plain[:3512])), {'a': b'1' * 3000})
+        self.bad(Layout(plain[:3511]), 'is truncated or damaged')
 
     def test_digests(self):
         """what is not as its digest says, or lacks"""
