@@ -87,11 +87,11 @@ share() {
     rm -f "$socket"
     if [ -x /usr/libexec/virtiofsd ]; then
         set -- "$1" "$2" /usr/libexec/virtiofsd --shared-dir "$1" \
-            --socket-path "$socket"
+            --socket-path "$socket" --xattr
         [ "$(id -u)" = 0 ] || set -- "$@" --sandbox none
     else
         set -- "$1" "$2" as_root /usr/lib/qemu/virtiofsd -o "source=$1" \
-            --socket-path="$socket" --socket-group="$(id -gn)"
+            -o xattr --socket-path="$socket" --socket-group="$(id -gn)"
     fi
     tag=$2
     shift 2
