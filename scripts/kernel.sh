@@ -119,6 +119,10 @@ debian_kernel() {
 # Linux's boot protocol
 read_kernel() {
     image=$1
+    case $image in
+    */*) ;;
+    *) image=./$image ;;
+    esac
     if [ ! -f "$image" ] || [ ! -r "$image" ]; then
         die "there is no kernel '$image'"
     fi
@@ -129,7 +133,7 @@ read_kernel() {
         at=$(number "$image" 526)
         version=$(tail -c +$((at + 513)) "$image" | head -c 200 | tr '\0' '\n' |
             sed -n '1s/ .*//p')
-        tree=${image%/*}/../../..
+        tree=$(realpath -sm --relative-base=. "${image%/*}/../../..")
     elif readelf -h "$image" 2> /dev/null | grep -q 'X86-64'; then
         vmlinux=$image
         # The entry that QEMU starts it at
@@ -231,6 +235,7 @@ own_kernel() {
             die "'$image' is Linux $version, but '$headers' is $is"
         [ "$vmlinux" ] || [ ! -e "$headers/vmlinux" ] || vmlinux=$headers/vmlinux
     fi
-    # Several can be the same version.
-    kernel_name=own-$version-$(echo "$image $modules $headers" | cksum | cut -d ' ' -f 1)
+    # Several can be the same version, and have the same names elsewhere.
+    kernel_name=own-$version-$(echo "$(pwd) $image $modules $headers" | cksum |
+        cut -d ' ' -f 1)
 }
