@@ -160,6 +160,8 @@ says "$log" 'neither a bzImage nor a vmlinux'
 
 # --- gdb: at the first instruction of all -----------------------------------
 
+# What was built last was for another kernel.
+: > "$build/boot/linux/lwp.ko"
 "$top/scripts/boot" --release "$release" --gdb --quiet --run true \
     > out 2> "$logs/guest-own-gdb.log" &
 name=guest-own-gdb
@@ -176,5 +178,11 @@ until gdb -q -nx -batch -ex "target remote :$port" -ex 'info registers rip' \
 done
 wait
 says gdb.out 'rip  *0xfff0'
+if cmp -s "$build/boot/linux/lwp.ko" "$build/boot/lwp-$version.ko"; then
+    echo "PASS $name: the driver is where lx-symbols is to look"
+else
+    echo "FAIL $name: build/boot/linux has no driver of this kernel"
+    failed=1
+fi
 says "$log" '^boot: prepared'
 exit $failed
