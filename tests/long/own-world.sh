@@ -322,7 +322,7 @@ chmod 4751 /etc/host.conf; setfattr -n user.mine -v yes /etc/host.conf'
 show='cat /root/made; readlink /root/link; tail -n 1 /etc/issue
 stat -c "%n %F %a %u:%g" /root/dir /root/dir/null /etc/host.conf
 stat -c "%h %s" /root/hard; [ -e /etc/issue.net ] || echo removed
-getfattr --only-values -n user.mine /etc/host.conf'
+getfattr --absolute-names --only-values -n user.mine /etc/host.conf; echo'
 
 keep() {
     for r in 12 12.img 12.qcow2; do
@@ -364,7 +364,6 @@ changed
 removed
 yes
 END
-printf '%s' "$(cat changed)" > changed
 printf './%s\n' etc etc/host.conf etc/issue etc/issue.net root root/dir \
     root/dir/null root/hard root/link root/made > changes
 
