@@ -3,7 +3,10 @@
 # What the scripts and the tests share: progress, locks, Debian packages, and
 # fetching through apt's own tools without touching the user's apt set-up.
 
-root=$(cd "$(dirname "$0")" && until [ -e scripts/lib.sh ]; do cd ..; done && pwd)
+root=$(cd "$(dirname "$0")" && until [ -e scripts/lib.sh ]; do
+    [ "$(pwd)" != / ] || exit
+    cd ..
+done && pwd) || { echo "$0 is in no tree with scripts/lib.sh" >&2; exit 1; }
 build=$root/build
 cache=${XDG_CACHE_HOME:-${HOME:?}/.cache}/qemu-lwp
 logs=$build/logs
