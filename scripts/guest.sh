@@ -321,7 +321,10 @@ write_command() {
         # As its image has them
         [ -z "$settings" ] || cat "$settings"
         # shellcheck disable=SC2016
-        echo 'export PATH="$PATH:$ours/beside:$ours/bin"; cd "${workdir:-/}"'
+        echo 'export PATH="$PATH:$ours/beside:$ours/bin"'
+        # An image need not have the directory that it names.
+        # shellcheck disable=SC2016
+        echo 'mkdir -p "${workdir:-/}"; cd "${workdir:-/}"'
     elif [ "$mode" = run ]; then
         printf 'cd %s\n' "$(quote "$(pwd)")"
         printf 'export PATH=%s:/bin\n' "$(quote "$PATH")"

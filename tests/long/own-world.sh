@@ -279,7 +279,9 @@ in_root() {
         boot_root ${profiler:+"$profiler"} || continue
         case $profiler,$1 in
         --perf,*)
-            says "--perf has a profile" said '[0-9]%.*(perl|works)' ;;
+            says "--perf has a profile" said '[0-9]%.*(perl|works)'
+            says "--perf has counts" said '[1-9].* instructions'
+            ;;
         --lwp,buildah | --lwp,umoci) ;;
         --lwp,*) says "--lwp has a profile" said '[0-9]%.*perl' ;;
         --rr,*) says "--rr replays" "$boot_log" '^guest: replayed' ;;
