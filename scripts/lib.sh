@@ -234,9 +234,11 @@ fetch_tree() {
 # meson_works MESON: not that Python has come to be one without it.  "--version",
 # which takes half a second, is for one that is not a package of Python.
 meson_works() {
-    # shellcheck disable=SC2046,SC2086 # words
-    { $(sed -n '1s/^#!//p' "${1%% *}") -c 'import mesonbuild' ||
-        $1 --version; } > /dev/null 2>&1
+    interpreter=$(sed -n '1s/^#!//p' "${1%% *}" 2> /dev/null)
+    case $interpreter in
+    *python*) ! $interpreter -c 'import mesonbuild' 2> /dev/null || return 0 ;;
+    esac
+    $1 --version > /dev/null 2>&1
 }
 
 # meson_setup MESON DIR SOURCE [OPTION...]: once; and again, with the reason, if it
