@@ -31,6 +31,10 @@ static const PmuQuantity memory_quantities[] = {
     [RETIRE_LOAD_OTHER] = PMU_LOAD_OTHER,
     [RETIRE_FILL_L2] = PMU_FILL_L2,
     [RETIRE_FILL_FAR] = PMU_FILL_FAR,
+    [RETIRE_STORE_L2] = PMU_STORE_L2,
+    [RETIRE_STORE_L3] = PMU_STORE_L3,
+    [RETIRE_STORE_REMOTE] = PMU_STORE_REMOTE,
+    [RETIRE_STORE_DRAM] = PMU_STORE_DRAM,
 };
 
 static RetireWants pmu_retire_wants(CPUX86State *env, RetireRow row)
@@ -38,7 +42,7 @@ static RetireWants pmu_retire_wants(CPUX86State *env, RetireRow row)
     PmuState *s = &env->pmu;
     const PmuConfig *config = &env_archcpu(env)->pmu_config;
     RetireWants wants = RETIRE_WANT_COUNT;
-    uint32_t wanted;
+    uint64_t wanted;
 
     pmu_set_svm(s, config, env->efer & MSR_EFER_SVME,
                 env->hflags & HF_GUEST_MASK);
@@ -63,7 +67,8 @@ static RetireWants pmu_retire_wants(CPUX86State *env, RetireRow row)
 static void pmu_retire_distance(CPUX86State *env, RetireRow row,
                                 RetireDistance *d)
 {
-    uint32_t due, branches;
+    uint32_t branches;
+    uint64_t due;
     uint32_t insns = pmu_distances(&env->pmu, &env_archcpu(env)->pmu_config,
                                    (PmuRow)row, &branches, &due);
 

@@ -140,7 +140,7 @@ static void retire_access_note(CPUX86State *env, uint32_t desc,
 static void __attribute__((noinline))
 note_sources(CPUX86State *env, uint32_t desc, const Line *lines, int n)
 {
-    bool load = desc & RETIRE_ACCESS_LOAD;
+    bool load = desc & RETIRE_ACCESS_LOAD, missed = false;
 
     if (n == 2 && load) {
         retire_access_note(env, desc, RETIRE_SPLIT_LOADS);
@@ -154,11 +154,13 @@ note_sources(CPUX86State *env, uint32_t desc, const Line *lines, int n)
         if (source == RETIRE_SOURCE_L1) {
             continue;
         }
-        if (load) {
-            retire_access_note(env, desc, source == RETIRE_SOURCE_OTHER ?
-                               RETIRE_LOAD_OTHER : RETIRE_LOAD_L2 + source);
-            load = false;
+        if (!missed && source != RETIRE_SOURCE_OTHER) {
+            retire_access_note(env, desc, source +
+                               (load ? RETIRE_LOAD_L2 : RETIRE_STORE_L2));
+        } else if (!missed && load) {
+            retire_access_note(env, desc, RETIRE_LOAD_OTHER);
         }
+        missed = true;
         /*
          * Not retire_note(), because L1D keeps the line even if the instruction
          * does not retire.

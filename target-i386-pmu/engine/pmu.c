@@ -230,10 +230,15 @@ static const struct {
 #define NOT_L1      (B(LOAD_L2) | NOT_L2)
 #define FILLS       (B(FILL_L2) | B(FILL_FAR))
 
+/* The same of stores */
+#define S_FROM_L3   (B(STORE_L3) | B(STORE_REMOTE))
+#define S_NOT_L2    (S_FROM_L3 | B(STORE_DRAM))
+#define S_NOT_L1    (B(STORE_L2) | S_NOT_L2)
+
 #define NO_UMASK    0x100   /* the event has none, and ignores it */
 
 /* For the tables only */
-#define STALLED     (1u << 31)      /* clocks in which no instruction ends */
+#define STALLED     (1ull << 63)     /* clocks in which no instruction ends */
 #define NEVER       B(MISP_JMP)     /* what is known not to happen here */
 
 /*
@@ -244,7 +249,7 @@ static const struct {
 static const struct {
     uint16_t event, umask;
     uint32_t has;
-    uint32_t quantities;
+    uint64_t quantities;
 } events[] = {
     { 0x79, 0x00, HAS_P6, B(CYCLES) },
     { 0x3c, 0x00, ARCH, B(CYCLES) },
@@ -290,6 +295,7 @@ static const struct {
     { 0xc9, 0x00, HAS_P6, BRANCHES & ~B(COND_NOT_TAKEN) },
     { 0xca, 0x00, HAS_P6, M_TAKEN },
     { 0xcb, 0x01, SINCE_SKL, B(INTERRUPTS) },
+    { 0x1d, 0x01, NEHALEMS, B(INTERRUPTS) },
 
     /* Of L2's requests, those of L1D */
     { 0x43, 0x00, HAS_P6, PMU_LOADS | B(STORES) },
@@ -300,12 +306,18 @@ static const struct {
     { 0x2e, 0x0f, HAS_P6, FILLS },
     { 0x2e, 0x01, HAS_P6, B(FILL_FAR) },
     { 0x2e, 0x00, HAS_P6, NEVER },      /* of lines in no state */
+    { 0x2a, 0x0f, HAS_P6, S_NOT_L1 },
+    { 0x2a, 0x01, HAS_P6, S_NOT_L2 },
+    { 0x25, 0x00, HAS_P6, S_NOT_L2 },
     { 0x2e, 0x4f, LLC_IS_L2, FILLS },
     { 0x2e, 0x41, LLC_IS_L2, B(FILL_FAR) },
     { 0x2e, 0x4f, ARCH & ~LLC_IS_L2, NOT_L2 },
     { 0x2e, 0x41, ARCH & ~LLC_IS_L2, B(LOAD_DRAM) },
     { 0x29, 0x4f, HAS_CORE2 | HAS_BNL, NOT_L1 },
     { 0x29, 0x41, HAS_CORE2 | HAS_BNL, NOT_L2 },
+    { 0x2a, 0x4f, HAS_CORE2 | HAS_BNL, S_NOT_L1 },
+    { 0x2a, 0x41, HAS_CORE2 | HAS_BNL, S_NOT_L2 },
+    { 0x41, 0x01, HAS_CORE2, S_NOT_L1 },
     { 0x40, 0x0f, HAS_CORE2 | HAS_NHM, PMU_LOADS },
     { 0x40, 0x01, HAS_CORE2, NOT_L1 },
     { 0x41, 0x0f, HAS_CORE2 | HAS_NHM, B(STORES) },
@@ -327,8 +339,35 @@ static const struct {
     { 0xcb, 0x08, NEHALEMS, B(LOAD_REMOTE) },
     { 0xcb, 0x10, NEHALEMS, B(LOAD_DRAM) },
     { 0x51, 0x01, SINCE_NHM, FILLS },
-    { 0x24, 0xe1, HAS_GLC, NOT_L1 },
-    { 0x24, 0x21, HAS_GLC, NOT_L2 },
+    { 0x51, 0x02, NEHALEMS, S_NOT_L1 },
+    { 0x51, 0x08, BRIDGES, S_NOT_L1 },
+    { 0x24, 0x01, NEHALEMS | BRIDGES, B(LOAD_L2) },
+    { 0x24, 0x02, NEHALEMS, NOT_L2 },
+    { 0x24, 0x03, NEHALEMS | BRIDGES, NOT_L1 },
+    { 0x24, 0x04, NEHALEMS | BRIDGES, B(STORE_L2) },
+    { 0x24, 0x08, NEHALEMS | BRIDGES, S_NOT_L2 },
+    { 0x24, 0x0c, NEHALEMS | BRIDGES, S_NOT_L1 },
+    { 0x24, 0xc0, NEHALEMS | BRIDGES, NEVER },  /* prefetches */
+    { 0x24, 0xaa, NEHALEMS, NOT_L2 | S_NOT_L2 },
+    { 0x24, 0xff, NEHALEMS | SINCE_HSW, NOT_L1 | S_NOT_L1 },
+    { 0x24, 0x21, SINCE_HSW, NOT_L2 },
+    { 0x24, 0x22, SINCE_HSW, S_NOT_L2 },
+    { 0x24, 0x27, SINCE_HSW, NOT_L2 | S_NOT_L2 },
+    { 0x24, 0x3f, SINCE_HSW, NOT_L2 | S_NOT_L2 },
+    { 0x24, 0xc1, SINCE_HSW, B(LOAD_L2) },
+    { 0x24, 0xc2, SINCE_HSW, B(STORE_L2) },
+    { 0x24, 0xe1, SINCE_HSW, NOT_L1 },
+    { 0x24, 0xe2, SINCE_HSW, S_NOT_L1 },
+    { 0x24, 0xe7, SINCE_HSW, NOT_L1 | S_NOT_L1 },
+    { 0x24, 0xf8, SINCE_HSW, NEVER },
+    { 0xb0, 0x01, SINCE_SNB & ~HAS_GLC, NOT_L2 },
+    { 0xb0, 0x04, SINCE_SNB & ~HAS_GLC, S_NOT_L2 },
+    { 0xb0, 0x08, SINCE_SNB & ~HAS_GLC, NOT_L2 },
+    { 0x21, 0x01, HAS_GLC, NOT_L2 },
+    { 0x21, 0x08, HAS_GLC, NOT_L2 },
+    { 0xf1, 0x07, SINCE_NHM & ~SINCE_SKL, B(FILL_FAR) },
+    { 0xf1, 0x1f, HAS_SKL | HAS_ICL, B(FILL_FAR) },
+    { 0x25, 0x1f, HAS_GLC, B(FILL_FAR) },
     { 0xd0, 0x21, SINCE_SNB, B(LOCKED) },
     { 0xd0, 0x41, SINCE_SNB, B(SPLIT_LOADS) },
     { 0xd0, 0x42, SINCE_SNB, B(SPLIT_STORES) },
@@ -381,6 +420,7 @@ static const struct {
     { 0x7e, 0x02, OLD_AMD, B(FILL_FAR) },
     { 0x7e, 0x03, OLD_AMD, B(FILL_FAR) },
     { 0x7e, 0x07, OLD_AMD | HAS_HYGON, B(FILL_FAR) },
+    { 0x7f, 0x01, OLD_AMD, B(FILL_FAR) },
     { 0x24, 0x01, OLD_AMD, B(LOCKED) },
     /* Requests to memory: both, the local node's, others' */
     { 0xe9, 0xb8, OLD_AMD, B(LOAD_DRAM) },
@@ -389,19 +429,35 @@ static const struct {
     { 0x29, 0x01, HAS_15H | HAS_17H, PMU_LOADS },
     { 0x29, 0x02, HAS_15H | HAS_17H, B(STORES) },
     { 0x41, 0x01, HAS_17H, NOT_L1 },
+    { 0x60, 0x80, HAS_17H, NOT_L1 },
+    { 0x60, 0x40, HAS_17H, S_NOT_L1 },
     { 0x60, 0xc8, HAS_17H, FILLS },
+    { 0x60, 0xe8, HAS_17H, FILLS },
+    { 0x60, 0xf9, HAS_17H, FILLS },
     { 0x60, 0xff, HAS_17H, FILLS },
     { 0x64, 0x08, HAS_17H, B(FILL_FAR) },
     { 0x64, 0x09, HAS_17H, B(FILL_FAR) },
+    { 0x64, 0x10, HAS_17H, B(STORE_L2) },
+    { 0x64, 0x60, HAS_17H, B(LOAD_L2) },
+    { 0x64, 0x70, HAS_17H, B(FILL_L2) },
+    { 0x64, 0xf0, HAS_17H, B(FILL_L2) },
+    { 0x64, 0xf6, HAS_17H, B(FILL_L2) },
+    /* By source, of which no node has another one's */
+    { 0x43, 0x01, HAS_17H, B(LOAD_L2) | B(STORE_L2) },
+    { 0x43, 0x02, HAS_17H, FROM_L3 | S_FROM_L3 },
+    { 0x43, 0x08, HAS_17H, B(LOAD_DRAM) | B(STORE_DRAM) },
+    { 0x43, 0x50, HAS_17H, NEVER },
 };
 
 /*
  * Offcore responses, of which MSR_OFFCORE_RSP_n selects the request, who
  * supplied the data, and what other processors said when they were asked for
- * them; 0 stands for any answer.  The only request is a read of data that a
- * program asks for, which loads are.  All DRAM is local, no line is modified.
+ * them; 0 stands for any answer.  Requests are what a program asks for: reads
+ * of data, which loads are, and reads for ownership, as this table has loads
+ * for stores.  All DRAM is local, no line is modified.
  */
 #define OFFCORE_DATA_RD     (1ull << 0)
+#define OFFCORE_RFO         (1ull << 1)
 #define OFFCORE_ANY         (1ull << 16)
 #define OFFCORE_L3          (7ull << 19)    /* E, S, F */
 #define SNOOP_MISS          (7ull << 31)    /* or none, or none needed */
@@ -410,7 +466,7 @@ static const struct {
 static const struct {
     uint32_t has;
     uint64_t supplier, snoop;
-    uint32_t quantities;
+    uint64_t quantities;
 } offcore_responses[] = {
     { NEHALEMS, 1 << 8, 0, B(LOAD_L3) },
     { NEHALEMS, 1 << 9, 0, B(LOAD_REMOTE) },
@@ -426,12 +482,12 @@ static const struct {
     { SLM_GLM, SNOOP_HIT, 0, B(LOAD_REMOTE) },
 };
 
-static const uint32_t fixed_event[PMU_MAX_FIXED] = {
+static const uint64_t fixed_event[PMU_MAX_FIXED] = {
     B(INSNS), B(CYCLES), B(REF_CYCLES),
 };
 
 static const struct {
-    uint32_t quantities;
+    uint64_t quantities;
     const char *name;
 } event_names[] = {
     { B(INSNS), "instructions" },
@@ -473,6 +529,12 @@ static const struct {
     { FILLS, "lines into L1D" },
     { B(FILL_L2), "lines into L1D from L2" },
     { B(FILL_FAR), "lines into L1D from behind L2" },
+    { B(STORE_L2), "stores that hit L2" },
+    { S_NOT_L1, "stores that miss L1D" },
+    { S_NOT_L2, "stores that miss L2" },
+    { B(STORE_DRAM), "stores that miss L3" },
+    { NOT_L1 | S_NOT_L1, "accesses that miss L1D" },
+    { NOT_L2 | S_NOT_L2, "accesses that miss L2" },
     { STALLED, "stalled cycles" },
     { NEVER, "what never happens here" },
 };
@@ -750,11 +812,11 @@ static unsigned offcore_of(const PmuConfig *config, uint64_t sel)
     return n < offcore_masks(config) ? n : PMU_NR_OFFCORE;
 }
 
-static uint32_t find_offcore(const PmuConfig *config, uint64_t mask)
+static uint64_t find_offcore(const PmuConfig *config, uint64_t mask)
 {
-    uint32_t quantities = 0;
+    uint64_t quantities = 0, loads;
 
-    if (!(mask & OFFCORE_DATA_RD)) {
+    if (!(mask & (OFFCORE_DATA_RD | OFFCORE_RFO))) {
         return 0;
     }
     for (unsigned i = 0; i < ARRAY_SIZE(offcore_responses); i++) {
@@ -765,14 +827,17 @@ static uint32_t find_offcore(const PmuConfig *config, uint64_t mask)
             quantities |= offcore_responses[i].quantities;
         }
     }
-    return quantities ? quantities : NEVER;
+    loads = mask & OFFCORE_DATA_RD ? quantities : 0;
+    quantities = mask & OFFCORE_RFO ? quantities : 0;
+    loads |= quantities << (PMU_STORE_L2 - PMU_LOAD_L2);
+    return loads ? loads : NEVER;
 }
 
 /*
  * The quantities that counter @n's event select asks for; 0 if it is not
  * known.
  */
-static uint32_t find_event(const PmuState *s, const PmuConfig *config,
+static uint64_t find_event(const PmuState *s, const PmuConfig *config,
                            unsigned n)
 {
     uint64_t sel = s->evtsel[n];
@@ -822,8 +887,8 @@ static void select_event(PmuState *s, const PmuConfig *config, unsigned n)
     uint64_t sel = s->evtsel[n];
     uint32_t cmask = SEL_CMASK(sel);
     bool inv = cmask && (sel & SEL_INV), edge = sel & SEL_EDGE;
-    uint32_t found = find_event(s, config, n);
-    uint32_t always = B(CYCLES) | (config->insn_clocks == 1 ? B(INSNS) : 0);
+    uint64_t found = find_event(s, config, n);
+    uint64_t always = B(CYCLES) | (config->insn_clocks == 1 ? B(INSNS) : 0);
 
     counter->add = counter->sub = 0;
     if ((found & PMU_MEMORY) && (cmask || edge) && !(inv && cmask > 1)) {
@@ -957,17 +1022,17 @@ static int64_t distance(const PmuState *s, const PmuConfig *config, unsigned n)
     return left;
 }
 
-static bool tells_apart(uint32_t quantities)
+static bool tells_apart(uint64_t quantities)
 {
-    uint32_t near = quantities & BRANCHES & ~B(FAR);
+    uint64_t near = quantities & BRANCHES & ~B(FAR);
 
     return (near && near != (BRANCHES & ~B(FAR))) ||
            (quantities & PMU_MISPREDICTED);
 }
 
-static bool needs_caches(uint32_t quantities)
+static bool needs_caches(uint64_t quantities)
 {
-    uint32_t loads = quantities & PMU_LOADS;
+    uint64_t loads = quantities & PMU_LOADS;
 
     return (loads && loads != PMU_LOADS) ||
            (quantities & PMU_MEMORY & ~(PMU_LOADS | B(STORES) | B(LOCKED)));
@@ -1057,11 +1122,11 @@ static void apply(PmuState *s, const PmuConfig *config)
             if (!(counter->rows >> r & 1)) {
                 continue;
             }
-            for (uint32_t add = counter->add; add; add &= add - 1) {
-                value += count[r][__builtin_ctz(add)];
+            for (uint64_t add = counter->add; add; add &= add - 1) {
+                value += count[r][__builtin_ctzll(add)];
             }
-            for (uint32_t sub = counter->sub; sub; sub &= sub - 1) {
-                value -= count[r][__builtin_ctz(sub)];
+            for (uint64_t sub = counter->sub; sub; sub &= sub - 1) {
+                value -= count[r][__builtin_ctzll(sub)];
             }
         }
         if (value > value_mask(config)) {
@@ -1111,7 +1176,7 @@ uint32_t pmu_distance(PmuState *s, const PmuConfig *config, PmuRow row)
 }
 
 uint32_t pmu_distances(PmuState *s, const PmuConfig *config, PmuRow row,
-                       uint32_t *branches, uint32_t *due)
+                       uint32_t *branches, uint64_t *due)
 {
     int64_t insns = FAR_AWAY, near = FAR_AWAY;
 
@@ -1152,7 +1217,7 @@ bool pmu_setting(const PmuState *s, const PmuConfig *config, unsigned n,
                  PmuSetting *setting)
 {
     bool fixed = n >= PMU_MAX_GP;
-    uint32_t quantities;
+    uint64_t quantities;
 
     if (fixed ? n - PMU_MAX_GP >= config->fixed : n >= config->counters) {
         return false;

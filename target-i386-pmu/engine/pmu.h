@@ -64,6 +64,10 @@ typedef enum PmuQuantity {
     PMU_SPLIT_STORES,
     PMU_FILL_L2,            /* lines that L1D gets for loads and stores */
     PMU_FILL_FAR,           /* the same from behind L2 */
+    PMU_STORE_L2,           /* of the stores, those that L1D does not have, */
+    PMU_STORE_L3,           /* as loads are; what loads, too, is only a load */
+    PMU_STORE_REMOTE,
+    PMU_STORE_DRAM,
     PMU_NR_COUNTED,         /* those above are reported by pmu_count() */
     /* The clocks follow from PMU_INSNS, see PmuConfig. */
     PMU_CYCLES = PMU_NR_COUNTED,
@@ -71,7 +75,7 @@ typedef enum PmuQuantity {
     PMU_NR_QUANTITIES
 } PmuQuantity;
 
-#define PMU_BIT(quantity)   (1u << (quantity))
+#define PMU_BIT(quantity)   (1ull << (quantity))
 
 /* Quantities that somebody has to predict branches for. */
 #define PMU_MISPREDICTED    ((PMU_BIT(PMU_INTERRUPTS) - \
@@ -154,7 +158,7 @@ typedef struct PmuCounter {
      * It counts the quantities in @add, less those in @sub (a counter with INV
      * counts cycles without an event); sets of PMU_BIT().
      */
-    uint32_t add, sub;
+    uint64_t add, sub;
     uint8_t rows;           /* bit r: it counts in PmuRow r; 0: not at all */
     bool interrupts;        /* its overflow causes a PMI */
 } PmuCounter;
@@ -184,7 +188,7 @@ typedef struct PmuState {
 
     /* The rest follows from the above and from what has been counted since. */
     PmuCounter counter[PMU_NR_COUNTERS];
-    uint32_t wanted[PMU_NR_ROWS];       /* see pmu_wanted() */
+    uint64_t wanted[PMU_NR_ROWS];       /* see pmu_wanted() */
     bool classes[PMU_NR_ROWS];          /* see pmu_wants_classes() */
     bool caches[PMU_NR_ROWS];           /* see pmu_wants_caches() */
     bool memory_interrupts;     /* a counter of memory accesses does */
@@ -304,7 +308,7 @@ void pmu_set_svm(PmuState *s, const PmuConfig *config, bool svme, bool guest);
  * The quantities that are to be counted in @row, a set of PMU_BIT() of those
  * below PMU_NR_COUNTED; 0 if no counter runs there.
  */
-static inline uint32_t pmu_wanted(const PmuState *s, PmuRow row)
+static inline uint64_t pmu_wanted(const PmuState *s, PmuRow row)
 {
     return s->wanted[row];
 }
@@ -370,7 +374,7 @@ uint32_t pmu_distance(PmuState *s, const PmuConfig *config, PmuRow row);
  * PMU_BIT() of which the next one may make it overflow; otherwise it is 0.
  */
 uint32_t pmu_distances(PmuState *s, const PmuConfig *config, PmuRow row,
-                       uint32_t *branches, uint32_t *due);
+                       uint32_t *branches, uint64_t *due);
 
 /*
  * Look for overflows: set the bits of the status register, and freeze if that

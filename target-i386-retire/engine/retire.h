@@ -51,6 +51,10 @@ typedef enum RetireMemory {
     RETIRE_LOAD_OTHER,
     RETIRE_FILL_L2,         /* lines that L1D gets, from L2 */
     RETIRE_FILL_FAR,        /* and from behind it */
+    RETIRE_STORE_L2,        /* stores, as loads, that are not loads, too */
+    RETIRE_STORE_L3,
+    RETIRE_STORE_REMOTE,
+    RETIRE_STORE_DRAM,
     RETIRE_NR_MEMORY
 } RetireMemory;
 

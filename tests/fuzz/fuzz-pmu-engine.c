@@ -87,7 +87,7 @@ static void write_msr(uint8_t select, uint64_t val)
  * of @row; a clock at a time, of which the last one has the event.
  */
 typedef struct Happened {
-    uint32_t quantities;    /* PMU_BIT()s */
+    uint64_t quantities;    /* PMU_BIT()s */
     unsigned clocks, refclks;
 } Happened;
 
@@ -96,11 +96,11 @@ typedef struct Happened {
 #define REF_CLOCK   PMU_BIT(PMU_REF_CYCLES)
 
 /* The architectural events (SDM 18.2.1.2), and those of all AMD processors. */
-static bool model_event(uint64_t sel, uint32_t *quantities)
+static bool model_event(uint64_t sel, uint64_t *quantities)
 {
     static const struct {
         uint16_t intel, amd;
-        uint32_t quantities;
+        uint64_t quantities;
     } events[] = {
         { 0x003c, 0x76, ANY_CLOCK }, { 0x013c, 0xffff, REF_CLOCK },
         { 0x00c0, 0xc0, PMU_BIT(PMU_INSNS) }, { 0x00c4, 0xc2, BRANCHES },
@@ -125,7 +125,7 @@ static int model_counts(const PmuState *s, unsigned n, PmuRow row,
     bool fixed = n >= PMU_MAX_GP;
     unsigned bit = fixed ? 32 + n - PMU_MAX_GP : n, cmask, times = 0;
     uint64_t sel;
-    uint32_t quantities;
+    uint64_t quantities;
     unsigned mode;
 
     if (fixed ? n - PMU_MAX_GP >= config.fixed : n >= config.counters) {
@@ -136,7 +136,7 @@ static int model_counts(const PmuState *s, unsigned n, PmuRow row,
         return 0;
     }
     if (fixed) {
-        static const uint32_t of_fixed[] = {
+        static const uint64_t of_fixed[] = {
             PMU_BIT(PMU_INSNS), ANY_CLOCK, REF_CLOCK,
         };
 
@@ -220,7 +220,7 @@ static bool model_settle(PmuState *s, PmuRow row, const Happened *h)
 }
 
 /* Count for both; returns whether there is a PMI. */
-static bool count(PmuRow row, uint32_t quantities)
+static bool count(PmuRow row, uint64_t quantities)
 {
     Happened h = { .quantities = quantities };
 
@@ -250,9 +250,10 @@ static void run(PmuRow row, PmuQuantity kind, uint32_t n, uint8_t how)
         [PMU_MISP_CALL] = PMU_CALL,
         [PMU_MISP_RET] = PMU_RET,
     };
-    uint32_t quantities = PMU_BIT(PMU_INSNS) | PMU_BIT(mispredicted[kind]) |
+    uint64_t quantities = PMU_BIT(PMU_INSNS) | PMU_BIT(mispredicted[kind]) |
                           (kind == PMU_INTERRUPTS ? 0 : PMU_BIT(kind));
-    uint32_t distance, branches, due;
+    uint32_t distance, branches;
+    uint64_t due;
     bool pmi = false;
 
     if (how & 1) {
@@ -410,7 +411,7 @@ static void step(uint8_t op, uint8_t how)
         break;
     case 5:
     case 6:
-        run(row, (how >> 2 & 31) % PMU_NR_COUNTED, take(1) % 64, how);
+        run(row, (how >> 2) % PMU_NR_COUNTED, take(1) % 64, how);
         break;
     case 7:
         interrupt(row);

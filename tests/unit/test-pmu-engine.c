@@ -824,11 +824,13 @@ static void test_p6(void)
 #define Q_NOT_L1    (Q(LOAD_L2) | Q_NOT_L2)
 #define Q_LOADS     (Q(LOAD_L1) | Q_NOT_L1 | Q(LOAD_OTHER))
 #define Q_FILLS     (Q(FILL_L2) | Q(FILL_FAR))
+#define Q_S_NOT_L2  (Q(STORE_L3) | Q(STORE_REMOTE) | Q(STORE_DRAM))
+#define Q_S_NOT_L1  (Q(STORE_L2) | Q_S_NOT_L2)
 #define Q_MEMORY    (Q_LOADS | Q(STORES) | Q(LOCKED) | Q(SPLIT_LOADS) | \
-                     Q(SPLIT_STORES) | Q_FILLS)
+                     Q(SPLIT_STORES) | Q_FILLS | Q_S_NOT_L1)
 
 /* Known, but no quantity: clocks without an instruction, and what never is */
-#define Q_STALLED   (1u << 31)
+#define Q_STALLED   (1ull << 63)
 #define Q_NEVER     Q(MISP_JMP)
 
 enum {
@@ -872,7 +874,7 @@ static const struct {
 static const struct {
     uint16_t code;          /* unit mask and event: bits 15:0 of PERFEVTSEL */
     uint32_t cpus;
-    uint32_t quantities;
+    uint64_t quantities;
     bool masked;            /* the unit mask matters on AMD's, too */
 } events[] = {
     { 0x0079, CPUS(P6, P6), Q(CYCLES) },
@@ -957,8 +959,43 @@ static const struct {
     { 0x8004, CPUS(SILVERMONT, SILVERMONT), Q(STORES) },
     { 0x81d0, CPUS(GOLDMONT, TREMONT), Q_LOADS },
     { 0x82d0, CPUS(GOLDMONT, TREMONT), Q(STORES) },
-    { 0xe124, CPUS(GOLDEN_COVE, GOLDEN_COVE), Q_NOT_L1 },
-    { 0x2124, CPUS(GOLDEN_COVE, GOLDEN_COVE), Q_NOT_L2 },
+    { 0x0f2a, CPUS(P6, P6), Q_S_NOT_L1 },
+    { 0x012a, CPUS(P6, P6), Q_S_NOT_L2 },
+    { 0x0025, CPUS(P6, P6), Q_S_NOT_L2 },
+    { 0x4f2a, CPUS(CORE2, BONNELL), Q_S_NOT_L1 },
+    { 0x412a, CPUS(CORE2, BONNELL), Q_S_NOT_L2 },
+    { 0x0141, CPUS(CORE2, CORE2), Q_S_NOT_L1 },
+    { 0x0251, CPUS(NEHALEM, WESTMERE), Q_S_NOT_L1 },
+    { 0x0851, CPUS(SANDY_BRIDGE, IVY_BRIDGE), Q_S_NOT_L1 },
+    { 0x0124, CPUS(NEHALEM, IVY_BRIDGE), Q(LOAD_L2) },
+    { 0x0224, CPUS(NEHALEM, WESTMERE), Q_NOT_L2 },
+    { 0x0324, CPUS(NEHALEM, IVY_BRIDGE), Q_NOT_L1 },
+    { 0x0424, CPUS(NEHALEM, IVY_BRIDGE), Q(STORE_L2) },
+    { 0x0824, CPUS(NEHALEM, IVY_BRIDGE), Q_S_NOT_L2 },
+    { 0x0c24, CPUS(NEHALEM, IVY_BRIDGE), Q_S_NOT_L1 },
+    { 0xc024, CPUS(NEHALEM, IVY_BRIDGE), Q_NEVER },
+    { 0xaa24, CPUS(NEHALEM, WESTMERE), Q_NOT_L2 | Q_S_NOT_L2 },
+    { 0xff24, CPUS(NEHALEM, WESTMERE) | CPUS(HASWELL, GOLDEN_COVE),
+      Q_NOT_L1 | Q_S_NOT_L1 },
+    { 0x2124, CPUS(HASWELL, GOLDEN_COVE), Q_NOT_L2 },
+    { 0x2224, CPUS(HASWELL, GOLDEN_COVE), Q_S_NOT_L2 },
+    { 0x2724, CPUS(HASWELL, GOLDEN_COVE), Q_NOT_L2 | Q_S_NOT_L2 },
+    { 0x3f24, CPUS(HASWELL, GOLDEN_COVE), Q_NOT_L2 | Q_S_NOT_L2 },
+    { 0xc124, CPUS(HASWELL, GOLDEN_COVE), Q(LOAD_L2) },
+    { 0xc224, CPUS(HASWELL, GOLDEN_COVE), Q(STORE_L2) },
+    { 0xe124, CPUS(HASWELL, GOLDEN_COVE), Q_NOT_L1 },
+    { 0xe224, CPUS(HASWELL, GOLDEN_COVE), Q_S_NOT_L1 },
+    { 0xe724, CPUS(HASWELL, GOLDEN_COVE), Q_NOT_L1 | Q_S_NOT_L1 },
+    { 0xf824, CPUS(HASWELL, GOLDEN_COVE), Q_NEVER },
+    { 0x01b0, CPUS(SANDY_BRIDGE, ICE_LAKE), Q_NOT_L2 },
+    { 0x04b0, CPUS(SANDY_BRIDGE, ICE_LAKE), Q_S_NOT_L2 },
+    { 0x08b0, CPUS(SANDY_BRIDGE, ICE_LAKE), Q_NOT_L2 },
+    { 0x0121, CPUS(GOLDEN_COVE, GOLDEN_COVE), Q_NOT_L2 },
+    { 0x0821, CPUS(GOLDEN_COVE, GOLDEN_COVE), Q_NOT_L2 },
+    { 0x07f1, CPUS(NEHALEM, BROADWELL), Q(FILL_FAR) },
+    { 0x1ff1, CPUS(SKYLAKE, ICE_LAKE), Q(FILL_FAR) },
+    { 0x1f25, CPUS(GOLDEN_COVE, GOLDEN_COVE), Q(FILL_FAR) },
+    { 0x011d, CPUS(NEHALEM, WESTMERE), Q(INTERRUPTS) },
     { 0x0f40, CPUS(NEHALEM, NEHALEM), Q_LOADS },
     { 0x0f41, CPUS(NEHALEM, NEHALEM), Q(STORES) },
     { 0x0f40, CPUS(CORE2, CORE2), Q_LOADS },
@@ -1012,10 +1049,25 @@ static const struct {
     { 0x027e, CPUS(K7, FAM15H), Q(FILL_FAR), true },
     { 0x037e, CPUS(K7, FAM15H), Q(FILL_FAR), true },
     { 0x077e, CPUS(K7, FAM15H) | CPUS(HYGON, HYGON), Q(FILL_FAR), true },
+    { 0x017f, CPUS(K7, FAM15H), Q(FILL_FAR), true },
     { 0x0124, CPUS(K7, FAM15H), Q(LOCKED), true },
     { 0x0129, CPUS(FAM15H, PERFMON_V2), Q_LOADS, true },
     { 0x0229, CPUS(FAM15H, PERFMON_V2), Q(STORES), true },
     { 0x0141, CPUS(ZEN, PERFMON_V2), Q_NOT_L1, true },
+    { 0x8060, CPUS(ZEN, PERFMON_V2), Q_NOT_L1, true },
+    { 0x4060, CPUS(ZEN, PERFMON_V2), Q_S_NOT_L1, true },
+    { 0x1064, CPUS(ZEN, PERFMON_V2), Q(STORE_L2), true },
+    { 0x6064, CPUS(ZEN, PERFMON_V2), Q(LOAD_L2), true },
+    { 0x7064, CPUS(ZEN, PERFMON_V2), Q(FILL_L2), true },
+    { 0xf064, CPUS(ZEN, PERFMON_V2), Q(FILL_L2), true },
+    { 0xf664, CPUS(ZEN, PERFMON_V2), Q(FILL_L2), true },
+    { 0x0143, CPUS(ZEN, PERFMON_V2), Q(LOAD_L2) | Q(STORE_L2), true },
+    { 0x0243, CPUS(ZEN, PERFMON_V2), Q_L3 | Q(STORE_L3) | Q(STORE_REMOTE),
+      true },
+    { 0x0843, CPUS(ZEN, PERFMON_V2), Q(LOAD_DRAM) | Q(STORE_DRAM), true },
+    { 0x5043, CPUS(ZEN, PERFMON_V2), Q_NEVER, true },
+    { 0xe860, CPUS(ZEN, PERFMON_V2), Q_FILLS, true },
+    { 0xf960, CPUS(ZEN, PERFMON_V2), Q_FILLS, true },
     { 0xc860, CPUS(ZEN, PERFMON_V2), Q_FILLS, true },
     { 0xff60, CPUS(ZEN, PERFMON_V2), Q_FILLS, true },
     { 0x0864, CPUS(ZEN, PERFMON_V2), Q(FILL_FAR), true },
@@ -1045,7 +1097,7 @@ static uint32_t pmc_msr(unsigned n)
 }
 
 /* What the event select @sel asks for on CPU @cpu. */
-static uint32_t expected_event(unsigned cpu, uint64_t sel)
+static uint64_t expected_event(unsigned cpu, uint64_t sel)
 {
     bool amd = cpus[cpu].vendor == PMU_VENDOR_AMD;
 
@@ -1064,8 +1116,8 @@ static void test_events(void)
 {
     for (unsigned cpu = 0; cpu < NR_CPUS; cpu++) {
         for (uint64_t sel = 0; sel < 0x10000; sel++) {
-            uint32_t quantities = expected_event(cpu, sel), event;
-            uint64_t expected = 0;
+            uint64_t quantities = expected_event(cpu, sel), expected = 0;
+            uint32_t event;
 
             if (!(sel & 0xff)) {
                 be_cpu(cpu);
@@ -1081,15 +1133,16 @@ static void test_events(void)
                                 (sel & 0xff) | (sel & 0xff00) << 8);
             }
             for (unsigned q = 0; q < PMU_NR_COUNTED; q++) {
-                uint64_t n = q == PMU_INSNS ? 1ull << 32 : 1 << q;
+                uint64_t n = 1ull << (q == PMU_INSNS ? PMU_NR_COUNTED : q);
 
                 pmu_count(&pmu, PMU_USR, q, n);
                 pmu_count(&pmu, PMU_OS, q, 7);
                 expected += (quantities & ~Q_NEVER) >> q & 1 ? n : 0;
             }
-            expected += quantities & Q(CYCLES) ? 3ull << 32 : 0;
-            expected += quantities & Q(REF_CYCLES) ? (3ull << 32) / 2 : 0;
-            expected += quantities & Q_STALLED ? 2ull << 32 : 0;
+            expected += quantities & Q(CYCLES) ? 3ull << PMU_NR_COUNTED : 0;
+            expected += quantities & Q(REF_CYCLES) ?
+                        (3ull << PMU_NR_COUNTED) / 2 : 0;
+            expected += quantities & Q_STALLED ? 2ull << PMU_NR_COUNTED : 0;
             g_assert_cmpint(rd(pmc_msr(0)), ==, expected);
             quantities &= ~Q_NEVER;
             g_assert_cmphex(pmu_wanted(&pmu, PMU_OS), ==, 0);
@@ -1434,9 +1487,10 @@ static void test_overflow(void)
     g_assert_cmphex(rd(GLOBAL_STATUS), ==, 3);
 }
 
-static void check_distances(uint32_t insns, uint32_t branches, uint32_t due)
+static void check_distances(uint32_t insns, uint32_t branches, uint64_t due)
 {
-    uint32_t got_branches, got_due;
+    uint32_t got_branches;
+    uint64_t got_due;
 
     g_assert_cmpint(pmu_distances(&pmu, &config, PMU_OS, &got_branches,
                                   &got_due), ==, insns);
@@ -1766,7 +1820,7 @@ static void test_load(void)
 typedef struct Model {
     uint64_t value;
     uint64_t sel;
-    uint32_t quantities;
+    uint64_t quantities;
     int rows;
     bool pmi;
     bool high;              /* the condition, in the last clock */
@@ -1790,7 +1844,7 @@ static bool model_clock(Model *m, unsigned n)
 }
 
 /* An instruction that counts for @quantities; whether there is a PMI. */
-static bool model_insn(PmuRow row, uint32_t quantities)
+static bool model_insn(PmuRow row, uint64_t quantities)
 {
     bool pmi = false;
 
@@ -1812,7 +1866,7 @@ static bool model_insn(PmuRow row, uint32_t quantities)
             } else if (m->quantities == Q_STALLED) {
                 events = clock < config.insn_clocks;
             } else if (clock == config.insn_clocks) {
-                events = __builtin_popcount(m->quantities & quantities);
+                events = __builtin_popcountll(m->quantities & quantities);
             }
             if (model_clock(m, events)) {
                 m->value &= ONES(WIDTH);
@@ -1851,9 +1905,14 @@ static uint32_t rnd(void)
     return g_test_rand_int();
 }
 
-static uint32_t random_insn(void)
+static uint64_t rnd64(void)
 {
-    static const uint32_t branches[] = {
+    return (uint64_t)rnd() << 32 | rnd();
+}
+
+static uint64_t random_insn(void)
+{
+    static const uint64_t branches[] = {
         Q(COND_TAKEN), Q(COND_NOT_TAKEN), Q(JMP), Q(JMP_IND), Q(CALL),
         Q(CALL_IND), Q(RET), Q(FAR),
         Q(COND_TAKEN) | Q(MISP_COND_TAKEN),
@@ -1862,7 +1921,7 @@ static uint32_t random_insn(void)
         Q(RET) | Q(MISP_RET),
     };
 
-    return Q(INSNS) | (rnd() & rnd() & rnd() & Q_MEMORY) |
+    return Q(INSNS) | (rnd64() & rnd64() & rnd64() & Q_MEMORY) |
            (rnd() % 4 ? 0 : branches[rnd() % G_N_ELEMENTS(branches)]);
 }
 
@@ -1924,7 +1983,7 @@ static void random_gp(unsigned cpu, unsigned n)
 
 static void random_fixed(unsigned i)
 {
-    static const uint32_t quantities[] = {
+    static const uint64_t quantities[] = {
         Q(INSNS), Q(CYCLES), Q(REF_CYCLES),
     };
     Model *m = &model[PMU_FIXED(i)];
@@ -1991,14 +2050,15 @@ static uint64_t exact_distance(PmuRow row, bool *all)
 static bool run_insns(PmuRow row, uint32_t n, uint32_t distance)
 {
     bool by_branches = rnd() % 2, safe, pmi;
-    uint32_t branches, due;
+    uint32_t branches;
+    uint64_t due;
 
     if (by_branches) {
         distance = pmu_distances(&pmu, &config, row, &branches, &due);
         g_assert_true(!branches || !due);
     }
     do {
-        uint32_t insn = random_insn();
+        uint64_t insn = random_insn();
 
         safe = n && distance;
         n -= safe;
@@ -2010,8 +2070,8 @@ static bool run_insns(PmuRow row, uint32_t n, uint32_t distance)
             due |= branches ? 0 : ~(Q(INSNS) | Q_MEMORY);
         }
         pmi = model_insn(row, insn);
-        for (uint32_t q = insn; q; q &= q - 1) {
-            pmu_count(&pmu, row, __builtin_ctz(q), 1);
+        for (uint64_t q = insn; q; q &= q - 1) {
+            pmu_count(&pmu, row, __builtin_ctzll(q), 1);
         }
         if (safe) {
             g_assert_false(pmi);
@@ -2129,7 +2189,7 @@ static void test_offcore(void)
     static const struct {
         unsigned model;
         uint64_t mask;
-        uint32_t quantities;
+        uint64_t quantities;
     } tests[] = {
         { NHM, 0x0101, Q(LOAD_L3) },
         { NHM, 0x0201, Q(LOAD_REMOTE) },
@@ -2139,7 +2199,10 @@ static void test_offcore(void)
         { NHM, 0x4001, Q(LOAD_DRAM) },
         { NHM, 0x2001, Q_NEVER },               /* another node's */
         { NHM, 0xff01, Q_NOT_L2 },
-        { NHM, 0x4002, 0 },                     /* stores */
+        { NHM, 0x4002, Q(STORE_DRAM) },
+        { NHM, 0x4004, 0 },                     /* code */
+        { NHM, 0xf70a, Q_S_NOT_L2 },
+        { NHM, 0x700a, Q(STORE_DRAM) },
         { WSM, 0x4001, Q(LOAD_DRAM) },
         { SNB, 0x3fffc20001ull, Q(LOAD_DRAM) },
         { SNB, 0x1fff800081ull, Q_NEVER },
@@ -2150,7 +2213,10 @@ static void test_offcore(void)
         { BDW, 0x1f84000001ull, Q(LOAD_DRAM) },
         { BDW, 0x1f80400001ull, Q_NEVER },
         { SKL, 0x10001, Q_NOT_L2 },
-        { SKL, 0x10002, 0 },
+        { SKL, 0x10002, Q_S_NOT_L2 },
+        { SKL, 0x10003, Q_NOT_L2 | Q_S_NOT_L2 },
+        { SKL, 0x1f84000002ull, Q(STORE_DRAM) },
+        { SKL, 0x1fb8000002ull, Q_NEVER },
         { SKL, 0x3f803c0001ull, Q_L3 },
         { SKL, 0x3c0001, Q_NEVER },             /* no answer */
         { SKL, 0x80003c0001ull, Q_NEVER },
@@ -2176,14 +2242,15 @@ static void test_offcore(void)
         { GLM, 0x10001, Q_NOT_L1 },
         { GLM, 0x40001, Q(LOAD_L2) },
         { GLM, 0x3600000001ull, Q_NOT_L2 },
-        { GLM, 0x3600000002ull, 0 },
+        { GLM, 0x3600000002ull, Q_S_NOT_L2 },
     };
 
     for (unsigned i = 0; i < G_N_ELEMENTS(tests); i++) {
         unsigned masks = tests[i].model == NHM ? 1 : 2;
 
         for (unsigned n = 0; n < masks; n++) {
-            uint32_t expected = 0, event;
+            uint64_t expected = 0;
+            uint32_t event;
 
             be_intel(tests[i].model);
             wr(0x1a6 + n, tests[i].mask);
@@ -2195,7 +2262,7 @@ static void test_offcore(void)
             g_assert_cmpint(pmu_take_unknown(&pmu, &event), ==,
                             !tests[i].quantities);
             for (unsigned q = 0; q < PMU_NR_COUNTED; q++) {
-                pmu_count(&pmu, PMU_OS, q, 1 << q);
+                pmu_count(&pmu, PMU_OS, q, PMU_BIT(q));
                 expected += tests[i].quantities & ~Q_NEVER & PMU_BIT(q);
             }
             g_assert_cmpint(rd(PMC(1)), ==, expected);
@@ -2253,7 +2320,8 @@ static void test_memory(void)
         wr(PMC(0), -periods[i]);
         wr(PERFEVTSEL(1), RUN | 0x82d0);
         while (!pmi) {
-            uint32_t branches, due;
+            uint32_t branches;
+            uint64_t due;
             uint32_t n = pmu_distances(&pmu, &config, PMU_USR, &branches, &due);
 
             g_assert_cmpint(loads, <, periods[i]);

@@ -4,7 +4,7 @@
  * where it finds its line is known, and what each event makes of it.
  *
  * The caches are those that LWP has by default: L1D of 16 KiB in 4 ways, L2 of
- * 2 MiB in 16.  A second processor has three of the lines.
+ * 2 MiB in 16.  A second processor has five of the lines.
  */
 
 #include <cpuid.h>
@@ -20,9 +20,18 @@
 /* What the code does, by where loads find their lines */
 enum {
     L1 = 10, L2 = 2, L3 = 1, REMOTE = 3, DRAM = 26,
-    LOADS = L1 + L2 + L3 + REMOTE + DRAM, STORES = 9, LOCKED = 2,
+    LOADS = L1 + L2 + L3 + REMOTE + DRAM, LOCKED = 2,
     SPLIT_LOADS = 1, SPLIT_STORES = 1,
     FROM_L3 = L3 + REMOTE, NOT_L2 = FROM_L3 + DRAM, NOT_L1 = L2 + NOT_L2
+};
+
+/* The same of stores */
+enum {
+    S_L1 = 9, S_L2 = 2, S_L3 = 3, S_REMOTE = 2, S_DRAM = 5,
+    STORES = S_L1 + S_L2 + S_L3 + S_REMOTE + S_DRAM,
+    S_NOT_L2 = S_L3 + S_REMOTE + S_DRAM, S_NOT_L1 = S_L2 + S_NOT_L2,
+    FILL_L2 = L2 + S_L2, FILL_FAR = NOT_L2 + S_NOT_L2,
+    FILLS = FILL_L2 + FILL_FAR
 };
 
 /* RSI and RDI are memory that no cache has seen, RBX what the other has. */
@@ -43,7 +52,14 @@ CODE(code,
      /* One more than a set of L2 has, and the one that it has lost */
      "mov %rdi, %rdx\n"
      ".rept 17\n mov (%rdx), %eax\n add $0x20000, %rdx\n .endr\n"
-     "mov (%rdi), %eax\n")
+     "mov (%rdi), %eax\n"
+     /* The next three that it loses, and what the other has */
+     "mov %eax, 0x20000(%rdi)\n mov %eax, 0x40000(%rdi)\n"
+     "mov %eax, 0x60000(%rdi)\n"
+     "mov %eax, 192(%rbx)\n mov %eax, 256(%rbx)\n"
+     /* One more than a set of L1D has, and two that it has lost */
+     ".irp offset, 0, 0x1000, 0x2000, 0x3000, 0x4000, 0, 0x1000\n"
+     "mov %eax, 0x800 + \\offset(%rsi)\n .endr\n")
 
 typedef struct Event {
     uint16_t code;              /* unit mask first */
@@ -54,48 +70,70 @@ typedef struct Event {
 static const Event llc[] = {
     { 0x4f2e, NOT_L2 }, { 0x412e, DRAM }, { }
 }, p6[] = {
-    { 0x0043, LOADS + STORES }, { 0x0045, NOT_L1 }, { 0x0f29, NOT_L1 },
-    { 0x0129, NOT_L2 }, { 0x0f2e, NOT_L1 }, { 0x012e, NOT_L2 },
-    { 0x0024, NOT_L2 }, { 0x002e, 0 }, { }
+    { 0x0043, LOADS + STORES }, { 0x0045, FILLS }, { 0x0f29, NOT_L1 },
+    { 0x0129, NOT_L2 }, { 0x0f2e, FILLS }, { 0x012e, FILL_FAR },
+    { 0x0024, FILL_FAR }, { 0x002e, 0 }, { 0x0f2a, S_NOT_L1 },
+    { 0x012a, S_NOT_L2 }, { 0x0025, S_NOT_L2 }, { }
 }, core2[] = {                  /* L2 is the last level. */
-    { 0x4f2e, NOT_L1 }, { 0x412e, NOT_L2 },
+    { 0x4f2e, FILLS }, { 0x412e, FILL_FAR },
     { 0x0f40, LOADS }, { 0x0140, NOT_L1 }, { 0x0f41, STORES },
-    { 0x0f45, NOT_L1 }, { 0x01cb, NOT_L1 }, { 0x04cb, NOT_L2 },
-    { 0x4f29, NOT_L1 }, { 0x4129, NOT_L2 }, { }
+    { 0x0f45, FILLS }, { 0x01cb, NOT_L1 }, { 0x04cb, NOT_L2 },
+    { 0x4f29, NOT_L1 }, { 0x4129, NOT_L2 }, { 0x0141, S_NOT_L1 },
+    { 0x4f2a, S_NOT_L1 }, { 0x412a, S_NOT_L2 }, { }
 }, nehalem[] = {
-    { 0x010b, LOADS }, { 0x020b, STORES }, { 0x0151, NOT_L1 }, { 0x01cb, L1 },
+    { 0x010b, LOADS }, { 0x020b, STORES }, { 0x0151, FILLS }, { 0x01cb, L1 },
     { 0x02cb, L2 }, { 0x04cb, L3 }, { 0x08cb, REMOTE }, { 0x10cb, DRAM },
     { 0x01b7, L3, 0x0101 }, { 0x01b7, REMOTE, 0x0201 }, { 0x01b7, 0, 0x0401 },
     { 0x01b7, DRAM, 0x4001 }, { 0x01b7, 0, 0x2001 }, { 0x0f40, LOADS },
-    { 0x0f41, STORES }, { }
+    { 0x0f41, STORES }, { 0x0251, S_NOT_L1 }, { 0x01b7, S_NOT_L2, 0xf70a },
+    { 0x01b7, S_DRAM, 0x700a }, { 0x01b7, 0, 0x200a }, { 0x0324, NOT_L1 },
+    { 0x0224, NOT_L2 }, { 0x0424, S_L2 }, { 0x0824, S_NOT_L2 },
+    { 0x0c24, S_NOT_L1 }, { 0xff24, FILLS }, { 0xaa24, FILL_FAR },
+    { 0x07f1, FILL_FAR }, { }
 }, sandy_bridge[] = {           /* and those since */
-    { 0x0151, NOT_L1 }, { 0x21d0, LOCKED }, { 0x41d0, SPLIT_LOADS },
+    { 0x0151, FILLS }, { 0x21d0, LOCKED }, { 0x41d0, SPLIT_LOADS },
     { 0x42d0, SPLIT_STORES }, { 0x81d0, LOADS }, { 0x82d0, STORES },
     { 0x01d1, L1 }, { 0x02d1, L2 }, { 0x04d1, FROM_L3 }, { 0x08d1, NOT_L1 },
     { 0x10d1, NOT_L2 }, { 0x20d1, DRAM }, { 0x02d2, REMOTE }, { 0x04d2, 0 },
     { 0x01b7, NOT_L2, 0x00010001 }, { 0x01b7, FROM_L3, 0x3f803c0001 },
     { 0x01b7, L3, 0x803c0001 }, { 0x01b7, REMOTE, 0x4003c0001 },
-    { 0x01b7, 0, 0x10003c0001 }, { }
+    { 0x01b7, 0, 0x10003c0001 }, { 0x01b7, S_NOT_L2, 0x00010002 },
+    { 0x01b7, S_L3 + S_REMOTE, 0x3f803c0002 },
+    { 0x01b7, FILL_FAR, 0x00010003 }, { }
 }, sandy_bridge_only[] = {
-    { 0xf1d0, LOADS }, { 0xf2d0, STORES }, { }
+    { 0xf1d0, LOADS }, { 0xf2d0, STORES }, { 0x0851, S_NOT_L1 },
+    { 0x0124, L2 }, { 0x0324, NOT_L1 }, { 0x0424, S_L2 },
+    { 0x0824, S_NOT_L2 }, { 0x0c24, S_NOT_L1 }, { 0xc024, 0 }, { }
+}, offcore[] = {                /* until Ice Lake */
+    { 0x01b0, NOT_L2 }, { 0x04b0, S_NOT_L2 }, { }
 }, local_22[] = {               /* DRAM of this node, and of others */
     { 0x01b7, DRAM, 0x1f80400001 }, { 0x01b7, 0, 0x1fb8000001 }, { }
 }, haswell[] = {                /* and those since */
-    { 0x01d3, DRAM }, { }
+    { 0x01d3, DRAM }, { 0xc124, L2 }, { 0xe124, NOT_L1 }, { 0x2124, NOT_L2 },
+    { 0xc224, S_L2 }, { 0xe224, S_NOT_L1 }, { 0x2224, S_NOT_L2 },
+    { 0xe724, FILLS }, { 0x2724, FILL_FAR }, { 0x3f24, FILL_FAR },
+    { 0xff24, FILLS }, { 0xf824, 0 }, { }
 }, skylake[] = {                /* and those since */
     { 0x83d0, LOADS + STORES }, { 0x01b7, DRAM, 0x1fc4000001 },
-    { 0x01b7, 0, 0x1ff8000001 }, { }
+    { 0x01b7, 0, 0x1ff8000001 }, { 0x01b7, S_DRAM, 0x1fc4000002 },
+    { 0x01b7, 0, 0x1ff8000002 }, { }
 }, golden_cove[] = {
-    { 0xe124, NOT_L1 }, { 0x2124, NOT_L2 }, { 0x012a, NOT_L2, 0x10001 },
-    { 0x012a, DRAM, 0x10c000001 }, { 0x012a, 0, 0x3fb3000001 }, { }
+    { 0x012a, NOT_L2, 0x10001 }, { 0x012a, DRAM, 0x10c000001 },
+    { 0x012a, 0, 0x3fb3000001 }, { 0x012a, S_NOT_L2, 0x3f3ffc0002 },
+    { 0x012a, S_DRAM, 0x3f3fc00002 }, { 0x0121, NOT_L2 },
+    { 0x1f25, FILL_FAR }, { }
 }, k8[] = {
-    { 0x0040, LOADS + STORES }, { 0x0041, NOT_L1 }, { 0x0042, L2 },
-    { 0x0043, NOT_L2 }, { 0x027d, NOT_L1 }, { 0x077d, NOT_L1 },
-    { 0x027e, NOT_L2 }, { 0x077e, NOT_L2 }, { 0x0124, LOCKED },
-    { 0xb8e9, DRAM }, { 0x98e9, 0 }, { }
+    { 0x0040, LOADS + STORES }, { 0x0041, FILLS }, { 0x0042, FILL_L2 },
+    { 0x0043, FILL_FAR }, { 0x027d, FILLS }, { 0x077d, FILLS },
+    { 0x027e, FILL_FAR }, { 0x077e, FILL_FAR }, { 0x0124, LOCKED },
+    { 0xb8e9, DRAM }, { 0x98e9, 0 }, { 0x017f, FILL_FAR }, { }
 }, zen[] = {
-    { 0x0040, LOADS + STORES }, { 0x0141, NOT_L1 }, { 0xc860, NOT_L1 },
-    { 0xff60, NOT_L1 }, { 0x0864, NOT_L2 }, { 0x0964, NOT_L2 }, { }
+    { 0x0040, LOADS + STORES }, { 0x0141, NOT_L1 }, { 0xc860, FILLS },
+    { 0xff60, FILLS }, { 0x0864, FILL_FAR }, { 0x0964, FILL_FAR },
+    { 0x8060, NOT_L1 }, { 0x4060, S_NOT_L1 }, { 0xf064, FILL_L2 },
+    { 0x1064, S_L2 }, { 0x6064, L2 }, { 0x0143, FILL_L2 },
+    { 0x0243, FROM_L3 + S_L3 + S_REMOTE }, { 0x0843, DRAM + S_DRAM },
+    { 0x5043, 0 }, { }
 }, family_15h[] = {             /* and Zen */
     { 0x0129, LOADS }, { 0x0229, STORES }, { }
 };
@@ -111,13 +149,13 @@ static const struct Processor {
     { "Core 2", false, 6, 15, 0x412e, { core2 } },
     { "Nehalem", false, 6, 26, 0x412e, { llc, nehalem } },
     { "Sandy Bridge", false, 6, 42, 0x412e,
-      { llc, sandy_bridge, sandy_bridge_only, local_22 } },
+      { llc, sandy_bridge, sandy_bridge_only, local_22, offcore } },
     { "Haswell", false, 6, 60, 0x412e,
-      { llc, sandy_bridge, local_22, haswell } },
+      { llc, sandy_bridge, local_22, haswell, offcore } },
     { "Skylake", false, 6, 94, 0x412e,
-      { llc, sandy_bridge, haswell, skylake } },
+      { llc, sandy_bridge, haswell, skylake, offcore } },
     { "Ice Lake", false, 6, 106, 0x412e,
-      { llc, sandy_bridge, haswell, skylake } },
+      { llc, sandy_bridge, haswell, skylake, offcore } },
     { "Golden Cove", false, 6, 143, 0x412e,
       { llc, sandy_bridge, haswell, skylake, golden_cove } },
     { "K8", true, 6, 0, 0x0041, { k8 } },
@@ -135,6 +173,7 @@ asm(".text\n"
     "    wrmsr\n"
     "    mov ap_lines, %ebx\n"
     "    mov (%ebx), %eax\n mov 64(%ebx), %eax\n mov 128(%ebx), %eax\n"
+    "    mov 192(%ebx), %eax\n mov 256(%ebx), %eax\n"
     "    lock incl ap_starts\n"
     "1:  hlt\n jmp 1b\n"
     ".code64\n");
@@ -168,7 +207,7 @@ static void test_event(const Event *e, uint32_t evtsel, uint32_t pmc)
 
     if (area > MEMORY_END - AREA) {
         area = MEMORY;
-        report(false, "there is memory left");
+        asm volatile("wbinvd");
     }
     ap_lines = area + REMOTE_AREA;
     start_ap(1);

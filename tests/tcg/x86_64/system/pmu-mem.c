@@ -14,7 +14,7 @@ enum { DE = 0, NMI = 2 };
 
 enum {
     LOADS, STORES, LOCKED, SPLIT_LOADS, SPLIT_STORES, HIT_L1, HIT_L2, HIT_L3,
-    MISS_L1, MISS_L2, MISS_L3, FILLS, LLC_REFS, LLC_MISSES, EVENTS
+    MISS_L1, MISS_L2, MISS_L3, FILLS, LLC_REFS, LLC_MISSES, S_MISS_L1, EVENTS
 };
 
 static const struct {
@@ -26,7 +26,7 @@ static const struct {
     { 0x01d1, "L1D hits" }, { 0x02d1, "L2 hits" }, { 0x04d1, "L3 hits" },
     { 0x08d1, "L1D misses" }, { 0x10d1, "L2 misses" }, { 0x20d1, "L3 misses" },
     { 0x0151, "lines into L1D" }, { 0x4f2e, "LLC references" },
-    { 0x412e, "LLC misses" },
+    { 0x412e, "LLC misses" }, { 0xe224, "stores that miss L1D" },
 };
 
 #define COUNTERS        4
@@ -87,7 +87,8 @@ static const struct {
     { "nothing", nothing },
     { "loads of a line", loads,
       { [LOADS] = 100, [HIT_L1] = 99, [FILLS] = 1, MISSES(1) } },
-    { "stores to a line", stores, { [STORES] = 100, [FILLS] = 1 } },
+    { "stores to a line", stores,
+      { [STORES] = 100, [FILLS] = 1, [S_MISS_L1] = 1 } },
     { "twice L1D", twice,
       { [LOADS] = 1024, [HIT_L2] = 512, [MISS_L1] = 1024, [MISS_L2] = 512,
         [MISS_L3] = 512, [FILLS] = 1024, [LLC_REFS] = 512,
@@ -105,7 +106,7 @@ static const struct {
       { [LOADS] = 2, [SPLIT_LOADS] = 1, [FILLS] = 2, MISSES(2) } },
     { "a store to two lines", split_store,
       { [LOADS] = 1, [STORES] = 1, [SPLIT_STORES] = 1, [HIT_L1] = 1,
-        [FILLS] = 2 } },
+        [FILLS] = 2, [S_MISS_L1] = 1 } },
     { "read-modify-writes", rmw,
       { [LOADS] = 3, [STORES] = 3, [SPLIT_LOADS] = 1, [SPLIT_STORES] = 1,
         [HIT_L1] = 1, [FILLS] = 2, MISSES(2) } },
@@ -115,23 +116,28 @@ static const struct {
       { [LOADS] = 8, [STORES] = 8, [LOCKED] = 6, [HIT_L1] = 7, [FILLS] = 1,
         MISSES(1) } },
     { "PUSH, POP, CALL, RET", stack,
-      { [LOADS] = 7, [STORES] = 8, [HIT_L1] = 7, [FILLS] = 2 } },
+      { [LOADS] = 7, [STORES] = 8, [HIT_L1] = 7, [FILLS] = 2,
+        [S_MISS_L1] = 2 } },
     { "ENTER, LEAVE", frame,
-      { [LOADS] = 2, [STORES] = 3, [HIT_L1] = 1, [FILLS] = 2, MISSES(1) } },
+      { [LOADS] = 2, [STORES] = 3, [HIT_L1] = 1, [FILLS] = 2, MISSES(1),
+        [S_MISS_L1] = 1 } },
     { "REP MOVS", rep_movs,
       { [LOADS] = 101, [STORES] = 101, [HIT_L1] = 99,
-        [FILLS] = 4, MISSES(2) } },
-    { "REP STOS", rep_stos, { [STORES] = 203, [FILLS] = 26 } },
+        [FILLS] = 4, MISSES(2), [S_MISS_L1] = 2 } },
+    { "REP STOS", rep_stos,
+      { [STORES] = 203, [FILLS] = 26, [S_MISS_L1] = 26 } },
     { "REP CMPS, SCAS, LODS", rep_cmps,
       { [LOADS] = 345, [SPLIT_LOADS] = 1, [HIT_L1] = 338, [FILLS] = 7,
         MISSES(7) } },
     { "wide ones", wide,
       { [LOADS] = 3, [STORES] = 2, [SPLIT_STORES] = 1, [HIT_L1] = 2,
-        [FILLS] = 2, MISSES(1) } },
+        [FILLS] = 2, MISSES(1), [S_MISS_L1] = 1 } },
     { "FXSAVE, FXRSTOR", fx,
-      { [LOADS] = 8, [STORES] = 8, [HIT_L1] = 8, [FILLS] = 8 } },
+      { [LOADS] = 8, [STORES] = 8, [HIT_L1] = 8, [FILLS] = 8,
+        [S_MISS_L1] = 8 } },
     { "IRETQ", iretq,
-      { [LOADS] = 5, [STORES] = 5, [HIT_L1] = 5, [FILLS] = 1 } },
+      { [LOADS] = 5, [STORES] = 5, [HIT_L1] = 5, [FILLS] = 1,
+        [S_MISS_L1] = 1 } },
 };
 
 static uintptr_t area = MEMORY;
