@@ -56,6 +56,8 @@ int pmu_cpu_pre_load(void *opaque)
     branch_cpu_pre_load(cpu);
     cpu->pmu_loaded = false;
     memset(cpu->env.pmu.offcore, 0, sizeof(cpu->env.pmu.offcore));
+    cpu->env.pmu.mperf = cpu->env.pmu.aperf = 0;
+    cpu->env.pmu.clocks = false;
     return 0;
 }
 
@@ -87,6 +89,26 @@ static const VMStateDescription vmstate_pmu_offcore = {
     }
 };
 
+static bool clocks_needed(void *opaque)
+{
+    X86CPU *cpu = opaque;
+
+    return cpu->env.pmu.clocks;
+}
+
+static const VMStateDescription vmstate_pmu_clocks = {
+    .name = "cpu/pmu/clocks",
+    .version_id = 1,
+    .minimum_version_id = 1,
+    .needed = clocks_needed,
+    .fields = (const VMStateField[]) {
+        VMSTATE_UINT64(env.pmu.mperf, X86CPU),
+        VMSTATE_UINT64(env.pmu.aperf, X86CPU),
+        VMSTATE_BOOL(env.pmu.clocks, X86CPU),
+        VMSTATE_END_OF_LIST()
+    }
+};
+
 const VMStateDescription vmstate_pmu = {
     .name = "cpu/pmu",
     .version_id = 1,
@@ -109,6 +131,7 @@ const VMStateDescription vmstate_pmu = {
     },
     .subsections = (const VMStateDescription *const []) {
         &vmstate_pmu_offcore,
+        &vmstate_pmu_clocks,
         NULL
     }
 };

@@ -65,6 +65,19 @@ static bool init_config(X86CPU *cpu, PmuConfig *config)
     return true;
 }
 
+/* APERF and MPERF do not bring a leaf that the processor does not have. */
+static bool has_leaf_6(X86CPU *cpu, const PmuConfig *config)
+{
+    CPUX86State *env = &cpu->env;
+
+    if (env->cpuid_level != UINT32_MAX) {
+        return env->cpuid_level >= 6;
+    }
+    /* Leaf 0AH, or ARAT, is going to raise the level. */
+    return config->version || env->features[FEAT_6_EAX] ||
+           env->cpuid_min_level >= 6;
+}
+
 uint64_t pmu_cpu_supported(X86CPU *cpu, FeatureWord w)
 {
     PmuConfig config;
@@ -75,6 +88,10 @@ uint64_t pmu_cpu_supported(X86CPU *cpu, FeatureWord w)
     }
     features = branch_cpu_supported(cpu, w);
     switch (w) {
+    case FEAT_6_ECX:
+        features |= config.aperfmperf && has_leaf_6(cpu, &config) ?
+                    CPUID_6_ECX_APERFMPERF : 0;
+        break;
     case FEAT_1_ECX:
         features |= config.pdcm ? CPUID_EXT_PDCM : 0;
         break;
@@ -98,7 +115,8 @@ uint64_t pmu_cpu_supported(X86CPU *cpu, FeatureWord w)
 void pmu_cpu_expand_features(X86CPU *cpu)
 {
     static const FeatureWord words[] = {
-        FEAT_1_EDX, FEAT_1_ECX, FEAT_7_0_EDX, FEAT_PERF_CAPABILITIES, FEAT_SVM,
+        FEAT_1_EDX, FEAT_1_ECX, FEAT_6_ECX, FEAT_7_0_EDX,
+        FEAT_PERF_CAPABILITIES, FEAT_SVM,
     };
     CPUX86State *env = &cpu->env;
     PmuConfig config;
@@ -146,6 +164,7 @@ static bool same_for_all(const PmuConfig *config, Error **errp)
                   config->perfctr_core != common.perfctr_core ||
                   config->perfmon_v2 != common.perfmon_v2 ||
                   config->lbr_v2 != common.lbr_v2 ||
+                  config->aperfmperf != common.aperfmperf ||
                   config->perf_capabilities != common.perf_capabilities)) {
         error_setg(errp, "Properties 'pmu' and 'pmu-*' and the features that "
                    "go with them must be the same for all CPUs");
@@ -190,6 +209,7 @@ bool pmu_cpu_realize(X86CPU *cpu, Error **errp)
         error_setg(errp, "Feature 'lbr-v2' needs 'perfmon-v2'");
         return false;
     }
+    config->aperfmperf = env->features[FEAT_6_ECX] & CPUID_6_ECX_APERFMPERF;
     config->insn_clocks = cpu->retire_config.insn_clocks;
     config->refclk_ratio = cpu->retire_config.refclk_ratio;
     if (!pmu_configure(config, cpu->pmu_version, cpu->pmu_counters, &bad)) {

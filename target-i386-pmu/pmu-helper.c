@@ -188,9 +188,22 @@ void pmu_cpu_interrupt(CPUX86State *env)
     }
 }
 
+/*
+ * The instruction that has begun to count something here, where nothing has
+ * @counted before, counts as those that follow it do.
+ */
+static void count_from_here(CPUX86State *env, bool counted)
+{
+    if (!counted && pmu_wanted(&env->pmu, PMU_OS)) {
+        pmu_retire_observe(env, &(RetireStory) { .row = RETIRE_OS });
+        cpu_sync_retire(env);
+    }
+}
+
 uint64_t pmu_cpu_rdmsr(CPUX86State *env, uint32_t msr, uintptr_t ra)
 {
     X86CPU *cpu = env_archcpu(env);
+    bool counted = pmu_wanted(&env->pmu, PMU_OS);
     uint64_t val = 0;
 
     if (cpu->enable_pmu) {
@@ -198,6 +211,7 @@ uint64_t pmu_cpu_rdmsr(CPUX86State *env, uint32_t msr, uintptr_t ra)
         if (pmu_rdmsr(&env->pmu, &cpu->pmu_config, msr, &val) == PMU_MSR_GP) {
             raise_exception_err_ra(env, EXCP0D_GPF, 0, ra);
         }
+        count_from_here(env, counted);
     }
     return val;
 }
@@ -229,10 +243,7 @@ void pmu_cpu_wrmsr(CPUX86State *env, uint32_t msr, uint64_t val, uintptr_t ra)
                       "implemented and counts 0\n", event & 0xfff,
                       event >> 16);
     }
-    /* The instruction counts as those that follow it do. */
-    if (!counted && pmu_wanted(s, PMU_OS)) {
-        pmu_retire_observe(env, &(RetireStory) { .row = RETIRE_OS });
-    }
+    count_from_here(env, counted);
     cpu_sync_retire(env);
 }
 

@@ -554,6 +554,7 @@ typedef enum PmuReg {
     REG_INUSE,
     REG_CAPS,
     REG_OFFCORE,
+    REG_CLOCKS,             /* IA32_MPERF, IA32_APERF (SDM 14.2), all vendors */
 } PmuReg;
 
 /* Where an MSR is; one that is missing on a processor is PMU_MSR_GP there. */
@@ -565,6 +566,7 @@ static const struct {
 } msrs[] = {
 #define INTEL PMU_VENDOR_INTEL
     { 0x0c1, 0x0c8, REG_PMC, INTEL, 0 },
+    { 0x0e7, 0x0e8, REG_CLOCKS, INTEL, 0 },
     { 0x186, 0x18d, REG_EVTSEL, INTEL, 0 },
     { 0x4c1, 0x4c8, REG_PMC_FULL, INTEL, 0 },
     { 0x1a6, 0x1a7, REG_OFFCORE, INTEL, 0 },
@@ -634,6 +636,7 @@ void pmu_config_init(PmuConfig *config, const PmuFlavour *flavour)
         .pdcm = flavour->caps,
         .perfctr_core = flavour->amd & CORE_EXT,
         .perfmon_v2 = flavour->amd & V2,
+        .aperfmperf = !(flavour->has & HAS_P6),
         .insn_clocks = 1,
         .refclk_ratio = PMU_REFCLK_UNIT,
     };
@@ -1045,6 +1048,9 @@ static void update(PmuState *s, const PmuConfig *config)
     s->classes[PMU_OS] = s->classes[PMU_USR] = false;
     s->caches[PMU_OS] = s->caches[PMU_USR] = false;
     s->memory_interrupts = false;
+    if (s->clocks) {
+        s->wanted[PMU_OS] = s->wanted[PMU_USR] = B(INSNS);
+    }
     for (unsigned n = 0; n < PMU_NR_COUNTERS; n++) {
         const PmuCounter *counter = &s->counter[n];
 
@@ -1111,6 +1117,10 @@ static void apply(PmuState *s, const PmuConfig *config)
         count[r][PMU_CYCLES] = clocks;
         count[r][PMU_REF_CYCLES] = ref / PMU_REFCLK_UNIT;
         s->ref_fraction[r] = (uint32_t)(ref % PMU_REFCLK_UNIT);
+        if (s->clocks) {
+            s->aperf += clocks;
+            s->mperf += ref / PMU_REFCLK_UNIT;
+        }
     }
     memset(s->pending, 0, sizeof(s->pending));
 
@@ -1268,6 +1278,9 @@ static PmuAccess find_msr(const PmuConfig *config, uint32_t msr, PmuReg *reg,
         if (*reg == REG_OFFCORE && !offcore_masks(config)) {
             return PMU_MSR_OTHER;
         }
+        if (*reg == REG_CLOCKS) {
+            return config->aperfmperf ? PMU_MSR_OK : PMU_MSR_OTHER;
+        }
         if ((msrs[i].vendor == PMU_VENDOR_AMD) != is_amd(config) ||
             config->version < msrs[i].version) {
             return PMU_MSR_GP;
@@ -1363,6 +1376,13 @@ PmuAccess pmu_rdmsr(PmuState *s, const PmuConfig *config, uint32_t msr,
     case REG_OFFCORE:
         *val = s->offcore[index];
         break;
+    case REG_CLOCKS:
+        *val = index ? s->aperf : s->mperf;
+        if (!s->clocks) {
+            s->clocks = true;
+            changed(s, config);
+        }
+        break;
     default:
         *val = 0;               /* STATUS_RESET, STATUS_SET */
         break;
@@ -1443,6 +1463,10 @@ PmuAccess pmu_wrmsr(PmuState *s, const PmuConfig *config, uint32_t msr,
                 select_event(s, config, n);
             }
         }
+        break;
+    case REG_CLOCKS:
+        *(index ? &s->aperf : &s->mperf) = val;
+        s->clocks = true;
         break;
     case REG_STATUS:
         if (is_amd(config)) {
@@ -1542,6 +1566,9 @@ bool pmu_load_state(PmuState *s, const PmuConfig *config)
     }
     for (unsigned i = offcore_masks(config); i < PMU_NR_OFFCORE; i++) {
         bad |= s->offcore[i];
+    }
+    if (!config->aperfmperf || !s->clocks) {
+        bad |= s->clocks | s->aperf | s->mperf;
     }
     for (int r = 0; r < PMU_NR_ROWS; r++) {
         bad |= s->ref_fraction[r] >= PMU_REFCLK_UNIT;

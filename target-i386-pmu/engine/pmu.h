@@ -109,7 +109,8 @@ typedef struct PmuFlavour PmuFlavour;
  *
  *  1. pmu_config_init() with what pmu_flavour() finds;
  *  2. the CPUID bits @perfctr_core, @perfmon_v2 and, if that is set, @lbr_v2
- *     may be changed (AMD), and so may @pdcm, @insn_clocks and @refclk_ratio;
+ *     may be changed (AMD), and so may @pdcm, @aperfmperf, @insn_clocks and
+ *     @refclk_ratio;
  *  3. pmu_configure();
  *  4. bits of @perf_capabilities may be cleared (Intel).
  */
@@ -122,6 +123,7 @@ typedef struct PmuConfig {
     bool perfctr_core;      /* CPUID 8000_0001 ECX[23], PerfCtrExtCore */
     bool perfmon_v2;        /* CPUID 8000_0022 EAX[0], PerfMonV2 */
     bool lbr_v2;            /* CPUID 8000_0022 EAX[1] and [2], LbrExtV2 */
+    bool aperfmperf;        /* CPUID.6:ECX[0], APERF and MPERF exist */
     uint64_t perf_capabilities; /* IA32_PERF_CAPABILITIES */
     /*
      * The clocks: an instruction takes @insn_clocks CPU clocks, 1 to 1000, the
@@ -182,6 +184,12 @@ typedef struct PmuState {
     /* Of a reference clock in each row, in 1/PMU_REFCLK_UNIT. */
     uint32_t ref_fraction[PMU_NR_ROWS];
     bool smm_frozen;                    /* in SMM, with FREEZE_WHILE_SMM */
+    /*
+     * Clocks and reference clocks since somebody has asked for either (@clocks),
+     * because who never asks shall not pay for them; or 0.
+     */
+    uint64_t mperf, aperf;
+    bool clocks;
 
     /* The environment, see pmu_set_svm(); follows from the CPU's state. */
     bool svme, guest;
@@ -269,8 +277,8 @@ void pmu_reset(PmuState *s, const PmuConfig *config);
  * PMU_MSR_GP nothing has changed.  PMU_MSR_OTHER: it belongs to somebody else.
  * IA32_MISC_ENABLE and the MSRs of the local APIC do.
  *
- * Behind a WRMSR, pmu_wanted(), pmu_distance() and pmu_take_unknown() are to be
- * asked again.
+ * Behind a WRMSR, and an RDMSR of APERF or MPERF, pmu_wanted(), pmu_distance()
+ * and pmu_take_unknown() are to be asked again.
  */
 typedef enum PmuAccess {
     PMU_MSR_OTHER,
@@ -410,7 +418,7 @@ bool pmu_setting(const PmuState *s, const PmuConfig *config, unsigned n,
                  PmuSetting *setting);
 
 /*
- * Take over registers from outside, of which the fields down to @smm_frozen
+ * Take over registers from outside, of which the fields down to @clocks
  * have been set.  Returns false if this PMU could not have reached them on this
  * processor.
  */

@@ -1196,6 +1196,86 @@ static void test_bytes(void)
     guest_cleanup(&g);
 }
 
+/* Which CPUs have APERF and MPERF: CPUID says so, and a property. */
+static void test_aperfmperf(void)
+{
+    static const struct {
+        const char *cpu;
+        bool has;
+    } t[] = {
+        { "max", false }, { "max,pmu=on", true },
+        { "max,pmu=on,aperfmperf=off", false },
+        { "Skylake-Client,pmu=on", true }, { "EPYC,pmu=on", true },
+        { "EPYC", false }, { "coreduo,pmu=on", true },
+        { "phenom,pmu=on", false },             /* has no leaf 6 */
+        { "phenom,pmu=on,level=6", true },
+        { "pentium3,pmu=on,level=6", false },
+        { "kvm64,aperfmperf=on", false },
+    };
+
+    for (int i = 0; i < G_N_ELEMENTS(t); i++) {
+        QTestState *qts = qtest_initf("-machine pc -accel tcg -cpu %s",
+                                      t[i].cpu);
+        QDict *rsp = qtest_qmp(qts, "{ 'execute': 'qom-get', 'arguments': {"
+                               "'path': '/machine/unattached/device[0]',"
+                               "'property': 'aperfmperf' } }");
+
+        g_test_message("%s", t[i].cpu);
+        g_assert_cmpint(qdict_get_bool(rsp, "return"), ==, t[i].has);
+        qobject_unref(rsp);
+        qtest_quit(qts);
+    }
+}
+
+/* They are sent as they are, once the guest has asked for them. */
+static void test_clocks(void)
+{
+    const char *cpu = SKYLAKE ",pmu=on", *name = "cpu/pmu/clocks";
+    g_autofree char *before = NULL, *after = NULL;
+    size_t size[2];
+    char *section[2];
+    uint64_t aperf;
+    Guest g;
+
+    guest_init(&g);
+    guest_start(&g, cpu, "-S -smp 1");
+    guest_prepare_all(&g, 1);
+    guest_save(&g);
+    g_assert_true(g_file_get_contents(g.stream, &before, &size[0], NULL));
+    g_assert_null(memmem(before, size[0], name, strlen(name)));
+    g_assert_true(guest_load(&g, cpu, "-S"));
+    write_msr(&g, AREA(0) + WRITES, 0xe8, 1ull << 40);
+    guest_cont(&g);
+    guest_wait(&g, 0, SEQ, 1);
+    guest_save(&g);
+    g_free(before);
+    g_assert_true(g_file_get_contents(g.stream, &before, &size[0], NULL));
+    assert_load_fails(&g, SKYLAKE ",pmu=on,aperfmperf=off",
+                      "inconsistent performance counters");
+    g_assert_true(guest_load(&g, cpu, "-S"));
+    guest_save(&g);
+    g_assert_true(g_file_get_contents(g.stream, &after, &size[1], NULL));
+    section[0] = memmem(before, size[0], name, strlen(name));
+    section[1] = memmem(after, size[1], name, strlen(name));
+    g_assert_true(section[0] && section[1]);
+    /* Behind the name come a version, MPERF, and APERF. */
+    g_assert_cmpmem(section[0], strlen(name) + 21, section[1],
+                    strlen(name) + 21);
+    aperf = ldq_be_p(section[0] + strlen(name) + 12);
+    g_assert_cmpint(aperf, >, 1ull << 40);
+    g_assert_cmpint(aperf, <, 1ull << 41);
+    g_assert_cmpint(ldq_be_p(section[0] + strlen(name) + 4), ==,
+                    aperf - (1ull << 40));
+    g_assert_true(guest_load(&g, cpu, "-S"));
+    qtest_qmp_assert_success(g.qts, "{ 'execute': 'system_reset' }");
+    qtest_qmp_eventwait(g.qts, "RESET");
+    guest_save(&g);
+    g_free(after);
+    g_assert_true(g_file_get_contents(g.stream, &after, &size[1], NULL));
+    g_assert_null(memmem(after, size[1], name, strlen(name)));
+    guest_cleanup(&g);
+}
+
 /* A CPU at which CPUID faults goes on so; only where CPUID can fault */
 static void test_cpuid_fault(void)
 {
@@ -2196,6 +2276,8 @@ int main(int argc, char **argv)
     qtest_add_func("/pmu/migrate/refused", test_refused);
     qtest_add_func("/pmu/migrate/bytes", test_bytes);
     qtest_add_func("/pmu/migrate/cpuid-fault", test_cpuid_fault);
+    qtest_add_func("/pmu/aperfmperf", test_aperfmperf);
+    qtest_add_func("/pmu/migrate/clocks", test_clocks);
     qtest_add_func("/pmu/reset", test_reset);
     qtest_add_func("/pmu/hotplug", test_hotplug);
     qtest_add_func("/pmu/monitor", test_monitor);

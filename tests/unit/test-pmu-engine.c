@@ -2353,6 +2353,67 @@ static void test_memory(void)
     }
 }
 
+/* APERF and MPERF: clocks of all rows, from when somebody first asks for one */
+static void test_clocks(void)
+{
+    enum { MPERF = 0xe7, APERF = 0xe8 };
+    PmuState saved;
+
+    be_cpu(SKYLAKE);
+    config.insn_clocks = 3;
+    config.refclk_ratio = 500;
+    g_assert_cmphex(pmu_wanted(&pmu, PMU_USR), ==, 0);
+    run(PMU_USR, 10);
+    g_assert_cmpint(rd(APERF), ==, 0);
+    g_assert_cmphex(pmu_wanted(&pmu, PMU_USR), ==, Q(INSNS));
+    g_assert_cmphex(pmu_wanted(&pmu, PMU_OS), ==, Q(INSNS));
+    run(PMU_USR, 10);
+    run(PMU_OS, 20);
+    g_assert_cmpint(rd(APERF), ==, 90);
+    g_assert_cmpint(rd(MPERF), ==, 45);
+    /* No counter, nor what stops them, makes a difference. */
+    wr(PERFEVTSEL(0), RUN | 0x00c0);
+    wr(GLOBAL_CTRL, 0);
+    run(PMU_USR, 2);
+    g_assert_cmpint(rd(APERF), ==, 96);
+    wr(APERF, -6);
+    wr(MPERF, 7);
+    run(PMU_OS, 4);
+    g_assert_cmphex(rd(APERF), ==, 6);
+    g_assert_cmphex(rd(MPERF), ==, 13);
+
+    saved = pmu;
+    g_assert_true(pmu_load_state(&pmu, &config));
+    run(PMU_OS, 2);
+    g_assert_cmphex(rd(APERF), ==, 12);
+    pmu = saved;
+    config.aperfmperf = false;
+    g_assert_false(pmu_load_state(&pmu, &config));
+    config.aperfmperf = true;
+    pmu = saved;
+    pmu.clocks = false;
+    g_assert_false(pmu_load_state(&pmu, &config));
+    pmu_reset(&pmu, &config);
+    g_assert_cmphex(pmu_wanted(&pmu, PMU_OS), ==, 0);
+    g_assert_cmphex(rd(MPERF), ==, 0);
+
+    /* To write one is to ask for both. */
+    pmu_reset(&pmu, &config);
+    wr(MPERF, 5);
+    run(PMU_OS, 2);
+    g_assert_cmphex(rd(MPERF), ==, 8);
+    g_assert_cmphex(rd(APERF), ==, 6);
+
+    be_cpu(ZEN);
+    wr(APERF, 0);
+    run(PMU_OS, 2);
+    g_assert_cmphex(rd(APERF), ==, 2);
+    config.aperfmperf = false;
+    other(APERF);
+    be_cpu(P6);
+    other(MPERF);
+}
+
 /*
  * However what is counted is divided, distances lead to the overflow, and in
  * few steps.
@@ -2437,6 +2498,7 @@ int main(int argc, char *argv[])
     g_test_add_func("/pmu/stalled", test_stalled);
     g_test_add_func("/pmu/ref-cycles", test_ref_cycles);
     g_test_add_func("/pmu/memory", test_memory);
+    g_test_add_func("/pmu/clocks", test_clocks);
     g_test_add_func("/pmu/distance", test_distance);
     return g_test_run();
 }

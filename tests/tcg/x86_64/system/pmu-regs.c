@@ -289,6 +289,45 @@ static void test_amd(bool core, bool v2)
     wrmsr(evtsel, 0);
 }
 
+/* What @msr counts from one RDMSR to another, with 100 instructions between */
+static uint32_t clocks_between(uint32_t msr)
+{
+    uint32_t n;
+
+    asm volatile("rdmsr\n mov %%eax, %%ebx\n .rept 99\n nop\n .endr\n"
+                 "rdmsr\n sub %%ebx, %%eax"
+                 : "=a" (n) : "c" (msr) : "ebx", "edx");
+    return n;
+}
+
+/* APERF and MPERF count clocks, whatever counters do. */
+static void test_clocks(bool present)
+{
+    enum { MPERF = 0xe7, APERF = 0xe8 };
+    uint64_t n;
+
+    report((cpuid_reg(6, 0, 2) & 1) == present,
+           "CPUID 6 %s APERF and MPERF", present ? "has" : "does not have");
+    if (!present) {
+        wrmsr(APERF, 5);
+        report(!rdmsr(APERF) && !clocks_between(MPERF), "so they are 0");
+        return;
+    }
+    report(rdmsr(APERF) == 0, "APERF is 0 when it is first read");
+    report(clocks_between(APERF) == 101 && clocks_between(MPERF) == 101,
+           "they count what is between two RDMSRs");
+    wrmsr(APERF, -40ull);
+    report(clocks_between(APERF) == 101 && rdmsr(APERF) < 1000,
+           "APERF has 64 bits and can be written");
+    wrmsr(MPERF, 1ull << 60);
+    n = rdmsr(MPERF);
+    run_nops();
+    n = rdmsr(MPERF) - n;
+    report(n > 100 && n < 1000 && rdmsr(MPERF) >> 60 == 1,
+           "MPERF counts a program");
+    test_msr(MPERF, "MPERF");
+}
+
 int main(void)
 {
     bool intel = cpuid_reg(0, 0, 1) == 0x756e6547;
@@ -310,5 +349,6 @@ int main(void)
         test_amd(core, cpuid_reg(0x80000000, 0, 0) >= 0x80000022 &&
                  (cpuid_reg(0x80000022, 0, 0) & 1));
     }
+    test_clocks(!intel || (cpuid_reg(0, 0, 0) >= 10 && cpuid_reg(10, 0, 0)));
     return report_summary();
 }
