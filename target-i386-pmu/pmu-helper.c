@@ -17,6 +17,11 @@ QEMU_BUILD_BUG_ON(PMU_COND_TAKEN != (int)RETIRE_COND_TAKEN ||
                   PMU_RET != (int)RETIRE_RET || PMU_FAR != (int)RETIRE_FAR ||
                   PMU_INTERRUPTS != (int)RETIRE_NR_CLASSES);
 
+QEMU_BUILD_BUG_ON(PMU_NR_FP != RETIRE_NR_FP ||
+                  PMU_FP(PMU_FP_PD256, PMU_FP_INT) != RETIRE_NR_FP - 1 ||
+                  PMU_FP_PS != (int)RETIRE_FP_PS ||
+                  PMU_FP_MAC != (int)RETIRE_FP_MAC);
+
 /* What translated code tells apart, where PMU_LOADS are one (RETIRE_LOADS). */
 static const PmuQuantity memory_quantities[] = {
     [RETIRE_LOADS] = PMU_LOAD_L1,
@@ -60,6 +65,9 @@ static RetireWants pmu_retire_wants(CPUX86State *env, RetireRow row)
     }
     if (pmu_wants_caches(s, (PmuRow)row)) {
         wants |= RETIRE_WANT_ACCESSES | RETIRE_WANT_SOURCES;
+    }
+    if (pmu_wants_fp(s, (PmuRow)row)) {
+        wants |= RETIRE_WANT_FP;
     }
     return wants;
 }
@@ -111,6 +119,10 @@ static void pmu_retire_count(CPUX86State *env, RetireRow row,
     }
     if (n->memory) {
         count_memory(&env->pmu, (PmuRow)row, n->memory);
+    }
+    if (n->fp) {
+        pmu_count_fp(&env->pmu, &env_archcpu(env)->pmu_config, (PmuRow)row,
+                     n->fp);
     }
 }
 

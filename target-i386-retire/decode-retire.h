@@ -4,7 +4,7 @@
 #ifndef I386_DECODE_RETIRE_H
 #define I386_DECODE_RETIRE_H
 
-#include "engine/predictor.h"
+#include "engine/retire.h"
 
 /*
  * What retire_gen_insn() has to know of an instruction to count it.  One that
@@ -53,5 +53,30 @@ typedef enum X86Retire {
     X86_RETIRE_INT = RETIRE_ROW_LATE | RETIRE_ROW_ENTRY | RETIRE_ROW_SILENT,
     X86_RETIRE_System = RETIRE_ROW_SYSTEM,
 } X86Retire;
+
+/* Floating point: what retire_gen_insn_done() has to know to count it. */
+enum {
+    RETIRE_FP_KIND = 7,             /* one more than a RetireFpKind; */
+    RETIRE_FP_PACKED = 1 << 3,      /* F2 does not say that it is scalar, */
+    RETIRE_FP_SCALAR = 1 << 4,      /* but this; VEX.W is the precision, */
+    RETIRE_FP_VEX_W = 1 << 5,       /* or else the prefix, */
+    RETIRE_FP_SINGLE = 1 << 6,      /* but it is single */
+    RETIRE_FP_STACK = 1 << 7,       /* x87 */
+};
+
+typedef enum X86RetireFp {
+    X86_RETIRE_FP_None,
+    X86_RETIRE_FP_Add = RETIRE_FP_ADD + 1,
+    X86_RETIRE_FP_Mul = RETIRE_FP_MUL + 1,
+    X86_RETIRE_FP_Div = RETIRE_FP_DIV + 1,
+    X86_RETIRE_FP_Other = RETIRE_FP_OTHER + 1,
+    X86_RETIRE_FP_Int = RETIRE_FP_INT + 1,
+    X86_RETIRE_FP_Hadd = X86_RETIRE_FP_Add | RETIRE_FP_PACKED,
+    X86_RETIRE_FP_Dppd = (RETIRE_FP_DP + 1) | RETIRE_FP_PACKED,
+    X86_RETIRE_FP_Dpps = X86_RETIRE_FP_Dppd | RETIRE_FP_SINGLE,
+    X86_RETIRE_FP_FmaPx = (RETIRE_FP_MAC + 1) | RETIRE_FP_VEX_W,
+    X86_RETIRE_FP_FmaSx = X86_RETIRE_FP_FmaPx | RETIRE_FP_SCALAR,
+    X86_RETIRE_FP_X87 = RETIRE_FP_STACK,
+} X86RetireFp;
 
 #endif

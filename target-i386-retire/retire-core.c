@@ -31,14 +31,21 @@ static void __attribute__((noinline)) settle_details(CPUX86State *env,
         retire_take_memory(r, r->row, memory);
         n->memory = memory;
     }
+    if (retire_wants(env, RETIRE_WANT_FP)) {
+        n->fp = retire_models(env)->fp[r->row];
+    }
     report(env, n);
+    if (n->fp) {
+        memset(retire_models(env)->fp, 0, sizeof(retire_models(env)->fp));
+    }
 }
 
 void retire_cpu_settle(CPUX86State *env)
 {
     RetireTotals n = retire_take(&env->retire);
 
-    if (retire_wants(env, RETIRE_WANT_CLASSES | RETIRE_WANT_ACCESSES)) {
+    if (retire_wants(env, RETIRE_WANT_CLASSES | RETIRE_WANT_ACCESSES |
+                          RETIRE_WANT_FP)) {
         settle_details(env, &n);
     } else if (n.insns || n.misses) {
         report(env, &n);

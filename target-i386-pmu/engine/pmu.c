@@ -482,6 +482,49 @@ static const struct {
     { SLM_GLM, SNOOP_HIT, 0, B(LOAD_REMOTE) },
 };
 
+/*
+ * Events of floating-point instructions: an instruction counts if its unit mask
+ * has a bit that is in @width and, where that matters, in @kind for it.  If
+ * there are no unit masks (@umasks is 0), it has to be 0, and stands for all.
+ */
+typedef enum FpCounts {
+    FP_ONCE,                /* of all kinds but PMU_FP_INT, */
+    FP_AND_INT,             /* with that, */
+    FP_OPERATIONS,          /* or twice, if it does two */
+    FP_KINDS,               /* of these kinds, once, */
+    FP_ELEMENTS,            /* or each operation with each of its elements */
+} FpCounts;
+
+static const struct {
+    uint8_t event;
+    uint32_t has;
+    uint8_t umasks;
+    FpCounts counts;
+    uint8_t width[PMU_FP_NR_WIDTHS], kind[PMU_FP_NR_KINDS];
+} fp_events[] = {
+    /* Operations executed; P6's have counter 0 only. */
+    { 0x10, HAS_P6, 0, FP_AND_INT, { 0xff }, { 0 } },
+    { 0xc1, HAS_P6, 0, FP_ONCE, { 0xff }, { 0 } },
+    { 0x10, HAS_CORE2, 0, FP_ONCE, { 1, 1, 1, 1, 1 }, { 0 } },
+    { 0xca, HAS_CORE2, 0x0f, FP_ONCE, { 0, 2, 8, 1, 4 }, { 0 } },
+    { 0x10, NEHALEMS, 0xf5, FP_AND_INT, { 1, 0x64, 0xa4, 0x54, 0x94 }, { 0 } },
+    { 0x10, BRIDGES, 0xf1, FP_AND_INT, { 1, 0x20, 0x80, 0x40, 0x10 }, { 0 } },
+    { 0x11, BRIDGES, 0x03, FP_ONCE, { 0, 0, 0, 0, 0, 1, 2 }, { 0 } },
+    /* Of 512 bits there are none. */
+    { 0xc7, SINCE_BDW, 0xff, FP_OPERATIONS, { 0, 2, 1, 8, 4, 0x20, 0x10 },
+      { 0 } },
+    { 0x02, HAS_17H, 0x07, FP_KINDS, { 0xff }, { 1, 2, 4 } },
+    { 0x03, HAS_15H | HAS_ZEN1, 0xff, FP_ELEMENTS,
+      { 0, 0x0f, 0xf0, 0x0f, 0xf0, 0x0f, 0xf0 },
+      { 0x11, 0x22, 0x44, 0x88, 0, 0x33 } },
+    { 0x03, HAS_ZEN2 | HAS_ZEN4, 0xff, FP_ELEMENTS,
+      { 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff },
+      { 0x01, 0x02, 0x04, 0x08, 0, 0x03 } },
+};
+
+/* Zen's odd counters have the upper 16 bits of the even ones before them. */
+#define EVENT_MERGE         0xfff
+
 static const uint64_t fixed_event[PMU_MAX_FIXED] = {
     B(INSNS), B(CYCLES), B(REF_CYCLES),
 };
@@ -535,6 +578,7 @@ static const struct {
     { B(STORE_DRAM), "stores that miss L3" },
     { NOT_L1 | S_NOT_L1, "accesses that miss L1D" },
     { NOT_L2 | S_NOT_L2, "accesses that miss L2" },
+    { B(FLOATING), "floating-point operations" },
     { STALLED, "stalled cycles" },
     { NEVER, "what never happens here" },
 };
@@ -836,6 +880,53 @@ static uint64_t find_offcore(const PmuConfig *config, uint64_t mask)
     return loads ? loads : NEVER;
 }
 
+static uint32_t event_code(const PmuConfig *config, uint64_t sel)
+{
+    return SEL_EVENT(sel) | (is_amd(config) ? SEL_EVENT_HIGH(sel) << 8 : 0);
+}
+
+/* The number of counter @n's event in fp_events[], if it is one, or -1. */
+static int find_fp(const PmuConfig *config, uint64_t sel, unsigned n)
+{
+    for (unsigned i = 0; i < ARRAY_SIZE(fp_events); i++) {
+        uint8_t umasks = fp_events[i].umasks;
+
+        if (fp_events[i].event == event_code(config, sel) &&
+            (fp_events[i].has & config->flavour->has) &&
+            (umasks ? SEL_UMASK(sel) && !(SEL_UMASK(sel) & ~umasks) :
+             !SEL_UMASK(sel)) &&
+            (!(config->flavour->has & HAS_P6) || !n)) {
+            return (int)i;
+        }
+    }
+    return -1;
+}
+
+/*
+ * What an instruction @i of pmu_count_fp() adds to a counter with @sel.  It is
+ * all in one clock, for which CMASK and edge detection count once at most.
+ */
+static uint32_t fp_weight(uint64_t sel, int event, unsigned i)
+{
+    static const uint8_t elements[] = { 1, 1, 1, 4, 2, 8, 4 };
+    unsigned width = i / PMU_FP_NR_KINDS, kind = i % PMU_FP_NR_KINDS;
+    unsigned umask = fp_events[event].umasks ? SEL_UMASK(sel) : 0xff;
+    uint32_t weight, cmask = SEL_CMASK(sel);
+    FpCounts counts = fp_events[event].counts;
+
+    umask &= fp_events[event].width[width];
+    umask &= counts >= FP_KINDS ? fp_events[event].kind[kind] :
+             kind == PMU_FP_INT && (width || counts != FP_AND_INT) ? 0 : 0xff;
+    if (counts == FP_ELEMENTS) {
+        weight = (uint32_t)__builtin_popcount(umask) * elements[width] *
+                 (kind == PMU_FP_MAC ? 2 : 1);
+    } else {
+        weight = !umask ? 0 : counts == FP_OPERATIONS &&
+                 (kind == PMU_FP_MAC || kind == PMU_FP_DP) ? 2 : 1;
+    }
+    return cmask || (sel & SEL_EDGE) ? weight && weight >= cmask : weight;
+}
+
 /*
  * The quantities that counter @n's event select asks for; 0 if it is not
  * known.
@@ -844,14 +935,17 @@ static uint64_t find_event(const PmuState *s, const PmuConfig *config,
                            unsigned n)
 {
     uint64_t sel = s->evtsel[n];
-    uint32_t event = SEL_EVENT(sel);
+    uint32_t event = event_code(config, sel);
     unsigned offcore = offcore_of(config, sel);
 
     if (offcore < PMU_NR_OFFCORE) {
         return find_offcore(config, s->offcore[offcore]);
     }
-    if (is_amd(config)) {
-        event |= SEL_EVENT_HIGH(sel) << 8;
+    if (find_fp(config, sel, n) >= 0) {
+        return B(FLOATING);
+    }
+    if (event == EVENT_MERGE && (config->flavour->has & HAS_17H) && n % 2) {
+        return NEVER;
     }
     for (unsigned i = 0; i < ARRAY_SIZE(events); i++) {
         if (events[i].event == event &&
@@ -873,8 +967,7 @@ static void report_unknown(PmuState *s, const PmuConfig *config, uint64_t sel)
     if ((sel & SEL_EN) && !(*reported & bit)) {
         *reported |= bit;
         s->has_unknown = true;
-        s->unknown = SEL_EVENT(sel) | (uint32_t)SEL_UMASK(sel) << 16 |
-                     (is_amd(config) ? SEL_EVENT_HIGH(sel) << 8 : 0);
+        s->unknown = event_code(config, sel) | (uint32_t)SEL_UMASK(sel) << 16;
     }
 }
 
@@ -902,6 +995,11 @@ static void select_event(PmuState *s, const PmuConfig *config, unsigned n)
         return;
     }
     if (found == NEVER) {
+        return;
+    }
+    if (found == B(FLOATING)) {
+        counter->add = inv && !edge ? B(CYCLES) : found;
+        counter->sub = inv && !edge ? found : 0;
         return;
     }
     if (cmask > 1) {
@@ -1013,6 +1111,9 @@ static int64_t distance(const PmuState *s, const PmuConfig *config, unsigned n)
     if (counter->add & PMU_MEMORY) {
         return left / PMU_MEMORY_MAX;
     }
+    if (counter->add & B(FLOATING)) {
+        return left / PMU_FP_MAX;
+    }
     if (counter->add & B(REF_CYCLES)) {
         left = (left + 1) * PMU_REFCLK_UNIT - 1;
         part = 0;
@@ -1047,6 +1148,7 @@ static void update(PmuState *s, const PmuConfig *config)
     s->wanted[PMU_OS] = s->wanted[PMU_USR] = 0;
     s->classes[PMU_OS] = s->classes[PMU_USR] = false;
     s->caches[PMU_OS] = s->caches[PMU_USR] = false;
+    s->fp[PMU_OS] = s->fp[PMU_USR] = false;
     s->memory_interrupts = false;
     if (s->clocks) {
         s->wanted[PMU_OS] = s->wanted[PMU_USR] = B(INSNS);
@@ -1061,8 +1163,10 @@ static void update(PmuState *s, const PmuConfig *config)
                 s->classes[r] |= tells_apart(counter->add) ||
                                  tells_apart(counter->sub);
                 s->caches[r] |= needs_caches(counter->add);
+                s->fp[r] |= (counter->add | counter->sub) & B(FLOATING);
                 s->memory_interrupts |= counter->interrupts &&
-                                        (counter->add & PMU_MEMORY);
+                                        (counter->add &
+                                         (PMU_MEMORY | B(FLOATING)));
             }
         }
     }
@@ -1103,6 +1207,33 @@ static void freeze(PmuState *s, const PmuConfig *config)
     }
 }
 
+void pmu_count_fp(PmuState *s, const PmuConfig *config, PmuRow row,
+                  const uint64_t n[PMU_NR_FP])
+{
+    for (unsigned c = 0; c < config->counters; c++) {
+        int event = find_fp(config, s->evtsel[c], c);
+
+        if (event < 0 || !(s->counter[c].rows >> row & 1)) {
+            continue;
+        }
+        for (unsigned i = 0; i < PMU_NR_FP; i++) {
+            s->fp_pending[c] +=
+                n[i] ? n[i] * fp_weight(s->evtsel[c], event, i) : 0;
+        }
+        if (s->memory_interrupts) {
+            s->slack[PMU_OS] = s->slack[PMU_USR] = -1;
+        }
+    }
+}
+
+/* Whether the counter behind @n continues it. */
+static bool is_merged(const PmuState *s, const PmuConfig *config, unsigned n)
+{
+    return (config->flavour->has & HAS_17H) && n % 2 == 0 &&
+           n + 1 < config->counters && (s->evtsel[n + 1] & SEL_EN) &&
+           event_code(config, s->evtsel[n + 1]) == EVENT_MERGE;
+}
+
 /* Add what is pending to the counters, and look for overflows. */
 static void apply(PmuState *s, const PmuConfig *config)
 {
@@ -1116,6 +1247,7 @@ static void apply(PmuState *s, const PmuConfig *config)
         memcpy(count[r], s->pending[r], sizeof(s->pending[r]));
         count[r][PMU_CYCLES] = clocks;
         count[r][PMU_REF_CYCLES] = ref / PMU_REFCLK_UNIT;
+        count[r][PMU_FLOATING] = 0;
         s->ref_fraction[r] = (uint32_t)(ref % PMU_REFCLK_UNIT);
         if (s->clocks) {
             s->aperf += clocks;
@@ -1138,6 +1270,17 @@ static void apply(PmuState *s, const PmuConfig *config)
             for (uint64_t sub = counter->sub; sub; sub &= sub - 1) {
                 value -= count[r][__builtin_ctzll(sub)];
             }
+        }
+        if (n < PMU_MAX_GP) {
+            value += counter->sub & B(FLOATING) ? -s->fp_pending[n] :
+                     s->fp_pending[n];
+            s->fp_pending[n] = 0;
+        }
+        if (value > value_mask(config) && is_merged(s, config, n)) {
+            uint64_t upper = s->value[n + 1] + 1;
+
+            s->value[n + 1] = upper & 0xffff;
+            value &= upper >> 16 ? UINT64_MAX : value_mask(config);
         }
         if (value > value_mask(config)) {
             status |= 1ull << (n < PMU_MAX_GP ? n :
@@ -1202,7 +1345,7 @@ uint32_t pmu_distances(PmuState *s, const PmuConfig *config, PmuRow row,
             int64_t run = distance(s, config, n);
 
             if (counter->add & (B(INSNS) | B(CYCLES) | B(REF_CYCLES) |
-                                PMU_MEMORY)) {
+                                B(FLOATING) | PMU_MEMORY)) {
                 insns = MIN(insns, run);
             } else {
                 near = MIN(near, run);
@@ -1578,6 +1721,7 @@ bool pmu_load_state(PmuState *s, const PmuConfig *config)
     }
     memset(s->counter, 0, sizeof(s->counter));
     memset(s->pending, 0, sizeof(s->pending));
+    memset(s->fp_pending, 0, sizeof(s->fp_pending));
     s->pmi = false;
     for (unsigned n = 0; n < PMU_MAX_GP; n++) {
         select_event(s, config, n);

@@ -72,8 +72,39 @@ typedef enum PmuQuantity {
     /* The clocks follow from PMU_INSNS, see PmuConfig. */
     PMU_CYCLES = PMU_NR_COUNTED,
     PMU_REF_CYCLES,
+    PMU_FLOATING,           /* as pmu_count_fp() has it */
     PMU_NR_QUANTITIES
 } PmuQuantity;
+
+/*
+ * Floating-point instructions, by what they operate on and by what they do;
+ * INT are multiplications and divisions of integers, which some events have.
+ */
+typedef enum PmuFpWidth {
+    PMU_FP_X87,
+    PMU_FP_SS,
+    PMU_FP_SD,
+    PMU_FP_PS,
+    PMU_FP_PD,
+    PMU_FP_PS256,
+    PMU_FP_PD256,
+    PMU_FP_NR_WIDTHS
+} PmuFpWidth;
+
+typedef enum PmuFpKind {
+    PMU_FP_ADD,             /* or subtract, horizontally, too */
+    PMU_FP_MUL,
+    PMU_FP_DIV,             /* and square roots */
+    PMU_FP_MAC,             /* multiply and add */
+    PMU_FP_OTHER,           /* minimum, reciprocals; of x87, what it computes */
+    PMU_FP_DP,              /* dot products */
+    PMU_FP_INT,             /* with PMU_FP_X87 */
+    PMU_FP_NR_KINDS
+} PmuFpKind;
+
+#define PMU_FP(width, kind) ((width) * PMU_FP_NR_KINDS + (kind))
+#define PMU_NR_FP           PMU_FP(PMU_FP_NR_WIDTHS, 0)
+#define PMU_FP_MAX          16  /* counts of an instruction */
 
 #define PMU_BIT(quantity)   (1ull << (quantity))
 
@@ -185,8 +216,8 @@ typedef struct PmuState {
     uint32_t ref_fraction[PMU_NR_ROWS];
     bool smm_frozen;                    /* in SMM, with FREEZE_WHILE_SMM */
     /*
-     * Clocks and reference clocks since somebody has asked for either (@clocks),
-     * because who never asks shall not pay for them; or 0.
+     * Clocks and reference clocks since somebody has asked for either, which
+     * @clocks says, because who never asks shall not pay for them; or 0.
      */
     uint64_t mperf, aperf;
     bool clocks;
@@ -199,13 +230,15 @@ typedef struct PmuState {
     uint64_t wanted[PMU_NR_ROWS];       /* see pmu_wanted() */
     bool classes[PMU_NR_ROWS];          /* see pmu_wants_classes() */
     bool caches[PMU_NR_ROWS];           /* see pmu_wants_caches() */
-    bool memory_interrupts;     /* a counter of memory accesses does */
+    bool fp[PMU_NR_ROWS];               /* see pmu_wants_fp() */
+    bool memory_interrupts;     /* a counter of memory accesses, or FP, does */
     bool pmi;                           /* not taken by pmu_sync() yet */
     /*
      * Counted, but not in value[] yet.  So many instructions may be counted
      * before it has to be there; below 0, it has.
      */
     uint64_t pending[PMU_NR_ROWS][PMU_NR_COUNTED];
+    uint64_t fp_pending[PMU_MAX_GP];    /* the same, of each counter */
     int64_t slack[PMU_NR_ROWS];
     bool has_unknown;                   /* see pmu_take_unknown() */
     uint32_t unknown;
@@ -338,6 +371,16 @@ static inline bool pmu_wants_caches(const PmuState *s, PmuRow row)
 {
     return s->caches[row];
 }
+
+/* Whether floating-point instructions matter in @row. */
+static inline bool pmu_wants_fp(const PmuState *s, PmuRow row)
+{
+    return s->fp[row];
+}
+
+/* @n[PMU_FP(width, kind)] of them have been counted in @row; as pmu_count(). */
+void pmu_count_fp(PmuState *s, const PmuConfig *config, PmuRow row,
+                  const uint64_t n[PMU_NR_FP]);
 
 /*
  * @n of @quantity, one of those below PMU_NR_COUNTED, have been counted in

@@ -58,6 +58,30 @@ typedef enum RetireMemory {
     RETIRE_NR_MEMORY
 } RetireMemory;
 
+/* Floating point: on what an instruction operates; MMX is none. */
+typedef enum RetireFpWidth {
+    RETIRE_FP_X87,
+    RETIRE_FP_SS,           /* and behind each single its double precision: */
+    RETIRE_FP_PS = RETIRE_FP_SS + 2,
+    RETIRE_FP_NR_WIDTHS = RETIRE_FP_PS + 4
+} RetireFpWidth;
+
+#define RETIRE_FP_256       2           /* more than RETIRE_FP_PS has */
+
+/* And what it does; with the former, an index of RetireModels.fp. */
+typedef enum RetireFpKind {
+    RETIRE_FP_ADD,
+    RETIRE_FP_MUL,
+    RETIRE_FP_DIV,          /* and square roots */
+    RETIRE_FP_MAC,
+    RETIRE_FP_OTHER,
+    RETIRE_FP_DP,
+    RETIRE_FP_INT,          /* integers are multiplied or divided */
+    RETIRE_FP_NR_KINDS
+} RetireFpKind;
+
+#define RETIRE_NR_FP        (RETIRE_FP_NR_WIDTHS * RETIRE_FP_NR_KINDS)
+
 /*
  * The first three in one word, RetireState.memory, which does not overflow: no
  * budget lasts for more than 16000 instructions, of up to 128 accesses (ENTER).
@@ -112,6 +136,7 @@ typedef struct RetireModels {
     RetireFilter filter;
     RetirePredictor predictor;
     RetireAccesses accesses;
+    uint64_t fp[RETIRE_NR_ROWS][RETIRE_NR_FP];  /* retired, not reported yet */
 } RetireModels;
 
 #define RETIRE_REFCLK_UNIT      1000
@@ -143,6 +168,7 @@ typedef enum RetireWants {
     RETIRE_WANT_LBR_CLOCK = 1 << 15,    /* and when that was */
     RETIRE_WANT_BTF = 1 << 16,      /* EFLAGS.TF is for taken branches only */
     RETIRE_WANT_TAKEN = 1 << 17,    /* one observer is told of each of them */
+    RETIRE_WANT_FP = 1 << 19,       /* floating-point instructions, by kind */
 } RetireWants;
 
 #define RETIRE_WANT_LBR_OF(branch) (1 << (7 + (branch)))
@@ -230,6 +256,7 @@ typedef struct RetireTotals {
     uint64_t due_ip;        /* effective address */
     const uint64_t *branches;   /* by RetireClass, or NULL */
     const uint64_t *memory;     /* by RetireMemory, or NULL */
+    const uint64_t *fp;         /* by width and kind, or NULL */
 } RetireTotals;
 
 /* An instruction that has just retired; addresses are effective. */

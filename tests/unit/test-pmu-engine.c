@@ -1096,10 +1096,35 @@ static uint32_t pmc_msr(unsigned n)
     return !is_amd() ? PMC(n) : n < 4 ? K7_PERFCTR(n) : EXT_PERFCTR(n);
 }
 
+/* Events of floating-point instructions, with unit masks out of @umasks */
+static const struct {
+    uint8_t event, umasks;
+    uint32_t cpus;
+} fp_events[] = {
+    { 0x10, 0, CPUS(P6, P6) | CPUS(CORE2, CORE2) },
+    { 0xc1, 0, CPUS(P6, P6) },
+    { 0xca, 0x0f, CPUS(CORE2, CORE2) },
+    { 0x10, 0xf5, CPUS(NEHALEM, WESTMERE) },
+    { 0x10, 0xf1, CPUS(SANDY_BRIDGE, IVY_BRIDGE) },
+    { 0x11, 0x03, CPUS(SANDY_BRIDGE, IVY_BRIDGE) },
+    { 0xc7, 0xff, CPUS(BROADWELL, GOLDEN_COVE) },
+    { 0x02, 0x07, CPUS(ZEN, PERFMON_V2) },
+    { 0x03, 0xff, CPUS(FAM15H, PERFMON_V2) },
+};
+
 /* What the event select @sel asks for on CPU @cpu. */
 static uint64_t expected_event(unsigned cpu, uint64_t sel)
 {
     bool amd = cpus[cpu].vendor == PMU_VENDOR_AMD;
+    unsigned umask = sel >> 8 & 0xff;
+
+    for (unsigned i = 0; i < G_N_ELEMENTS(fp_events); i++) {
+        if ((fp_events[i].cpus >> cpu & 1) &&
+            fp_events[i].event == (sel & 0xff) &&
+            !umask == !fp_events[i].umasks && !(umask & ~fp_events[i].umasks)) {
+            return Q(FLOATING);
+        }
+    }
 
     for (unsigned i = 0; i < G_N_ELEMENTS(events); i++) {
         if ((events[i].cpus >> cpu & 1) &&
@@ -2353,6 +2378,203 @@ static void test_memory(void)
     }
 }
 
+/* What one instruction counts for. */
+static uint64_t count_fp(unsigned fp, uint64_t n)
+{
+    uint64_t fps[PMU_NR_FP] = { 0 };
+
+    fps[fp] = n;
+    pmu_count_fp(&pmu, &config, PMU_USR, fps);
+    return rd(pmc_msr(0));
+}
+
+#define FP(width, kind) PMU_FP(PMU_FP_ ## width, PMU_FP_ ## kind)
+
+static void test_fp(void)
+{
+    static const struct {
+        unsigned cpu;
+        uint64_t sel;
+        uint8_t n[PMU_NR_FP];
+    } tests[] = {
+#define EACH(width, n) [FP(width, ADD)] = (n), [FP(width, MUL)] = (n), \
+                       [FP(width, DIV)] = (n), [FP(width, OTHER)] = (n)
+#define X87     EACH(X87, 1), [FP(X87, MAC)] = 1, [FP(X87, DP)] = 1
+#define ONCE(width)     EACH(width, 1), [FP(width, MAC)] = 1, \
+                        [FP(width, DP)] = 1
+#define TWICE(width)    EACH(width, 1), [FP(width, MAC)] = 2, \
+                        [FP(width, DP)] = 2
+        { P6, 0x00c1, { X87 } },
+        { P6, 0x0010, { X87, [FP(X87, INT)] = 1 } },
+        { CORE2, 0x0010, { X87, ONCE(SS), ONCE(SD), ONCE(PS), ONCE(PD) } },
+        { CORE2, 0x01ca, { ONCE(PS) } },
+        { CORE2, 0x0aca, { ONCE(SS), ONCE(SD) } },
+        { CORE2, 0x04ca, { ONCE(PD) } },
+        { NEHALEM, 0x0110, { X87, [FP(X87, INT)] = 1 } },
+        { NEHALEM, 0x0410, { ONCE(SS), ONCE(SD), ONCE(PS), ONCE(PD) } },
+        { NEHALEM, 0x1010, { ONCE(PS), ONCE(PD) } },
+        { WESTMERE, 0x2010, { ONCE(SS), ONCE(SD) } },
+        { WESTMERE, 0x4010, { ONCE(SS), ONCE(PS) } },
+        { WESTMERE, 0x8010, { ONCE(SD), ONCE(PD) } },
+        { IVY_BRIDGE, 0x0110, { X87, [FP(X87, INT)] = 1 } },
+        { IVY_BRIDGE, 0x1010, { ONCE(PD) } },
+        { IVY_BRIDGE, 0x2010, { ONCE(SS) } },
+        { IVY_BRIDGE, 0x4010, { ONCE(PS) } },
+        { IVY_BRIDGE, 0x9010, { ONCE(SD), ONCE(PD) } },
+        { SANDY_BRIDGE, 0x0111, { ONCE(PS256) } },
+        { SANDY_BRIDGE, 0x0211, { ONCE(PD256) } },
+        { BROADWELL, 0x01c7, { TWICE(SD) } },
+        { SKYLAKE, 0x02c7, { TWICE(SS) } },
+        { SKYLAKE, 0x04c7, { TWICE(PD) } },
+        { SKYLAKE, 0x08c7, { TWICE(PS) } },
+        { ICE_LAKE, 0x10c7, { TWICE(PD256) } },
+        { GOLDEN_COVE, 0x20c7, { TWICE(PS256) } },
+        { GOLDEN_COVE, 0x15c7, { TWICE(SD), TWICE(PD), TWICE(PD256) } },
+        { SKYLAKE, 0x40c7, { 0 } },
+        { SKYLAKE, 0xa0c7, { TWICE(PS256) } },
+        { SKYLAKE, 0x08c7 | CMASK(1), { ONCE(PS) } },
+        { SKYLAKE, 0x08c7 | EDGE, { ONCE(PS) } },
+        { SKYLAKE, 0x08c7 | CMASK(2),
+          { [FP(PS, MAC)] = 1, [FP(PS, DP)] = 1 } },
+        { SKYLAKE, 0x08c7 | CMASK(3), { 0 } },
+        { ZEN, 0x0102, { [FP(X87, ADD)] = 1 } },
+        { ZEN2, 0x0602, { [FP(X87, MUL)] = 1, [FP(X87, DIV)] = 1 } },
+        { ZEN2, 0x0103,
+          { [FP(SS, ADD)] = 1, [FP(SD, ADD)] = 1, [FP(PS, ADD)] = 4,
+            [FP(PD, ADD)] = 2, [FP(PS256, ADD)] = 8, [FP(PD256, ADD)] = 4,
+            [FP(SS, DP)] = 1, [FP(SD, DP)] = 1, [FP(PS, DP)] = 4,
+            [FP(PD, DP)] = 2, [FP(PS256, DP)] = 8, [FP(PD256, DP)] = 4 } },
+        { ZEN2, 0x0c03,
+          { [FP(SS, DIV)] = 1, [FP(SD, DIV)] = 1, [FP(PS, DIV)] = 4,
+            [FP(PD, DIV)] = 2, [FP(PS256, DIV)] = 8, [FP(PD256, DIV)] = 4,
+            [FP(SS, MAC)] = 2, [FP(SD, MAC)] = 2, [FP(PS, MAC)] = 8,
+            [FP(PD, MAC)] = 4, [FP(PS256, MAC)] = 16, [FP(PD256, MAC)] = 8 } },
+        { ZEN2, 0x0803 | CMASK(9), { [FP(PS256, MAC)] = 1 } },
+        { PERFMON_V2, 0x0203 | CMASK(4),
+          { [FP(PS, MUL)] = 1, [FP(PS256, MUL)] = 1, [FP(PD256, MUL)] = 1,
+            [FP(PS, DP)] = 1, [FP(PS256, DP)] = 1, [FP(PD256, DP)] = 1 } },
+        { ZEN, 0x2103,
+          { [FP(SS, ADD)] = 1, [FP(PS, ADD)] = 4, [FP(PS256, ADD)] = 8,
+            [FP(SD, MUL)] = 1, [FP(PD, MUL)] = 2, [FP(PD256, MUL)] = 4,
+            [FP(SS, DP)] = 1, [FP(PS, DP)] = 4, [FP(PS256, DP)] = 8,
+            [FP(SD, DP)] = 1, [FP(PD, DP)] = 2, [FP(PD256, DP)] = 4 } },
+        { FAM15H, 0x8003,
+          { [FP(SD, MAC)] = 2, [FP(PD, MAC)] = 4, [FP(PD256, MAC)] = 8 } },
+    };
+
+    for (unsigned i = 0; i < G_N_ELEMENTS(tests); i++) {
+        for (unsigned fp = 0; fp < PMU_NR_FP; fp++) {
+            uint64_t n = tests[i].n[fp];
+
+            be_cpu(tests[i].cpu);
+            config.insn_clocks = 3;
+            wr(evtsel_msr(0), tests[i].sel | USR | EN);
+            g_assert_true(pmu_wants_fp(&pmu, PMU_USR));
+            g_assert_false(pmu_wants_fp(&pmu, PMU_OS));
+            g_assert_cmpint(count_fp(fp, 1), ==, n);
+            g_assert_cmpint(count_fp(fp, 100), ==, 101 * n);
+            /* The clocks in which it is not so many */
+            if (tests[i].sel >> 24) {
+                wr(evtsel_msr(0), tests[i].sel | USR | EN | INV);
+                wr(pmc_msr(0), 0);
+                run(PMU_USR, 10);
+                g_assert_cmpint(count_fp(fp, 10), ==, 30 - 10 * n);
+            }
+        }
+    }
+
+    /* Half of a program is at a privilege that does not count. */
+    be_cpu(SKYLAKE);
+    wr(PERFEVTSEL(0), OS | EN | 0x01c7);
+    g_assert_cmpint(count_fp(FP(SD, ADD), 5), ==, 0);
+    g_assert_false(pmu_wants_fp(&pmu, PMU_USR));
+    /* P6 has one counter for these. */
+    be_cpu(P6);
+    wr(PERFEVTSEL(0), RUN);
+    wr(PERFEVTSEL(1), RUN | 0xc1);
+    g_assert_false(pmu_wants_fp(&pmu, PMU_USR));
+    /* What comes from outside starts afresh. */
+    be_cpu(SKYLAKE);
+    wr(PERFEVTSEL(0), RUN | 0x01c7);
+    pmu_count_fp(&pmu, &config, PMU_USR,
+                 (const uint64_t[PMU_NR_FP]) { [FP(SD, ADD)] = 1 });
+    g_assert_true(pmu_load_state(&pmu, &config));
+    g_assert_true(pmu_wants_fp(&pmu, PMU_USR));
+    g_assert_cmpint(count_fp(FP(SD, ADD), 2), ==, 2);
+}
+
+/* The PMI comes behind the instruction that overflows, whatever it adds. */
+static void test_fp_period(void)
+{
+    static const uint32_t periods[] = { 1, 2, 15, 16, 17, 1000, 100003 };
+
+    for (unsigned i = 0; i < G_N_ELEMENTS(periods); i++) {
+        uint64_t counts = 0, steps = 0;
+        bool pmi = false;
+
+        be_cpu(ZEN2);
+        wr(K7_EVTSEL(0), RUN | INT | 0xff03);
+        wr(K7_PERFCTR(0), -(uint64_t)periods[i]);
+        while (!pmi) {
+            uint64_t fps[PMU_NR_FP] = { 0 };
+            uint32_t branches;
+            uint64_t due;
+            uint32_t n = pmu_distances(&pmu, &config, PMU_USR, &branches, &due);
+
+            fps[FP(PS256, MAC)] = rnd() % (n + 1);
+            counts += 16 * fps[FP(PS256, MAC)];
+            pmu_count_fp(&pmu, &config, PMU_USR, fps);
+            pmu_count(&pmu, PMU_USR, PMU_INSNS, n);
+            g_assert_false(pmu_sync(&pmu, &config));
+            g_assert_cmpint(counts, <, periods[i]);
+            memset(fps, 0, sizeof(fps));
+            fps[FP(PD, MUL)] = 1;
+            counts += 2;
+            pmu_count_fp(&pmu, &config, PMU_USR, fps);
+            pmi = run(PMU_USR, 1);
+            steps++;
+        }
+        g_assert_cmpint(counts - periods[i], <, 2);
+        g_assert_cmpint(rd(K7_PERFCTR(0)), ==, counts - periods[i]);
+        g_assert_cmpint(steps, <, 200);
+    }
+}
+
+/* Zen's MERGE: the next counter has 16 bits more. */
+static void test_merge(void)
+{
+    const uint64_t merge = 0xf000000ffull | EN;
+    uint32_t event;
+
+    be_cpu(ZEN2);
+    wr(EXT_EVTSEL(2), RUN | INT | 0x0803);
+    wr(EXT_EVTSEL(3), merge);
+    g_assert_false(pmu_take_unknown(&pmu, &event));
+    wr(EXT_PERFCTR(2), -16);
+    wr(EXT_PERFCTR(3), 0xfffe);
+    count_fp(FP(PS256, MAC), 1);
+    g_assert_false(pmu_settle(&pmu, &config));
+    g_assert_cmphex(rd(EXT_PERFCTR(2)), ==, 0);
+    g_assert_cmphex(rd(EXT_PERFCTR(3)), ==, 0xffff);
+    wr(EXT_PERFCTR(2), -16);
+    count_fp(FP(PS256, MAC), 1);
+    g_assert_true(pmu_settle(&pmu, &config));
+    g_assert_cmphex(rd(EXT_PERFCTR(2)), ==, 0);
+    g_assert_cmphex(rd(EXT_PERFCTR(3)), ==, 0);
+    /* Only the counter before it, only a counter behind one, and if enabled */
+    wr(EXT_EVTSEL(3), merge & ~(uint64_t)EN);
+    wr(EXT_PERFCTR(2), -16);
+    count_fp(FP(PS256, MAC), 1);
+    g_assert_true(pmu_settle(&pmu, &config));
+    g_assert_cmphex(rd(EXT_PERFCTR(3)), ==, 0);
+    wr(EXT_EVTSEL(4), merge);
+    g_assert_true(pmu_take_unknown(&pmu, &event));
+    g_assert_cmphex(event, ==, 0xfff);
+    be_k7();
+    wr(K7_EVTSEL(1), merge);
+    g_assert_true(pmu_take_unknown(&pmu, &event));
+}
+
 /* APERF and MPERF: clocks of all rows, from when somebody first asks for one */
 static void test_clocks(void)
 {
@@ -2498,6 +2720,9 @@ int main(int argc, char *argv[])
     g_test_add_func("/pmu/stalled", test_stalled);
     g_test_add_func("/pmu/ref-cycles", test_ref_cycles);
     g_test_add_func("/pmu/memory", test_memory);
+    g_test_add_func("/pmu/fp", test_fp);
+    g_test_add_func("/pmu/fp-period", test_fp_period);
+    g_test_add_func("/pmu/merge", test_merge);
     g_test_add_func("/pmu/clocks", test_clocks);
     g_test_add_func("/pmu/distance", test_distance);
     return g_test_run();
