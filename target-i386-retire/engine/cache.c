@@ -135,6 +135,13 @@ void retire_filter_clear(RetireFilter *filter)
     }
 }
 
+void retire_filter_forget(RetireFilter *filter, uint64_t slots)
+{
+    for (; slots; slots &= slots - 1) {
+        forget_slot(filter, (uint64_t)__builtin_ctzll(slots));
+    }
+}
+
 /* The line of @word has been used, and before that @last of its set. */
 static void use_slot(RetireFilter *f, uint64_t last, uint64_t word,
                      uint64_t addr)
@@ -213,9 +220,10 @@ RetireCache *retire_cache_new(RetireUncore *uncore, const RetireGeometry *g,
     }
     c->filter = filter;
     c->uncore = uncore;
-    c->is_plain = !uncore->shared && c->l1.assoc % 4 == 0 && !c->l1.sets &&
-                  c->l1.set_mask >= RETIRE_NR_SLOTS - 1 &&
-                  c->l2.assoc % 4 == 0 && !c->l2.sets;
+    c->may_be_plain = c->l1.assoc % 4 == 0 && !c->l1.sets &&
+                      c->l1.set_mask >= RETIRE_NR_SLOTS - 1 &&
+                      c->l2.assoc % 4 == 0 && !c->l2.sets;
+    retire_cache_set_plain(c, true);
     retire_filter_clear(filter);
     lock(&uncore->lock);
     c->next = uncore->caches;
@@ -237,6 +245,16 @@ void retire_cache_free(RetireCache *c)
     free(c->l1.ways);
     free(c->l2.ways);
     free(c);
+}
+
+bool retire_cache_may_be_plain(const RetireCache *c)
+{
+    return c->may_be_plain && !c->uncore->shared;
+}
+
+void retire_cache_set_plain(RetireCache *c, bool plain)
+{
+    c->is_plain = plain && retire_cache_may_be_plain(c);
 }
 
 void retire_cache_flush(RetireCache *c)

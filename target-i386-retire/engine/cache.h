@@ -28,7 +28,8 @@ typedef enum RetireSource {
 } RetireSource;
 
 typedef enum RetireLevel {
-    RETIRE_L1D, RETIRE_L2, RETIRE_L3, RETIRE_NR_LEVELS
+    RETIRE_L1D, RETIRE_L2, RETIRE_L3, RETIRE_NR_LEVELS,
+    RETIRE_L1I = RETIRE_NR_LEVELS, RETIRE_NR_GEOMETRIES     /* see tlb.h */
 } RetireLevel;
 
 typedef struct RetireGeometry {
@@ -75,6 +76,8 @@ static inline uint64_t retire_no_line(uint64_t line)
 }
 
 void retire_filter_clear(RetireFilter *filter);
+/* The same of @slots, a bit for each. */
+void retire_filter_forget(RetireFilter *filter, uint64_t slots);
 
 /* Whether an access within the line at @addr changes nothing. */
 static inline bool retire_filter_has(const RetireFilter *f, uint64_t addr,
@@ -91,6 +94,7 @@ typedef struct RetireUncore RetireUncore;
 /* The caches of a processor */
 typedef struct RetireCache {
     RetireWays l1, l2;
+    bool may_be_plain;
     bool is_plain;          /* for retire_cache_try_avx2() */
     bool lock;              /* because others may take lines away */
     RetireFilter *filter;
@@ -114,6 +118,13 @@ void retire_uncore_free(RetireUncore *uncore);
  * then its processor takes no lock.
  */
 void retire_uncore_share(RetireUncore *uncore);
+
+/*
+ * Whether RetireCache.is_plain, if it is possible: it may be set where that is
+ * not enough to go by.
+ */
+void retire_cache_set_plain(RetireCache *c, bool plain);
+bool retire_cache_may_be_plain(const RetireCache *c);
 
 /* Forget all lines of a processor and of L3. */
 void retire_cache_flush(RetireCache *c);
