@@ -7,6 +7,7 @@
 static inline CPUCacheInfo **retire_level(CPUCaches *c, RetireLevel level)
 {
     return level == RETIRE_L1D ? &c->l1d_cache :
+           level == RETIRE_L1I ? &c->l1i_cache :
            level == RETIRE_L2 ? &c->l2_cache : &c->l3_cache;
 }
 

@@ -26,6 +26,8 @@ typedef struct Line {
     uint64_t line;          /* physical */
     bool memory;            /* or else a device */
     RetireSource source;
+    RetirePage page;
+    RetireTlbResult tlb;
 } Line;
 
 static unsigned access_size(uint32_t desc)
@@ -42,19 +44,21 @@ static int access_mmu_idx(uint32_t desc)
  * Find the physical line of an address; false if the access will fault.  In
  * user mode emulation, find_lines() asks for the page, because that takes long.
  */
-static inline bool physical_line(CPUX86State *env, Line *l, int mmu_idx)
+static inline bool physical_line(CPUX86State *env, Line *l,
+                                 MMUAccessType type, int mmu_idx)
 {
 #ifdef CONFIG_USER_ONLY
     l->line = l->addr >> RETIRE_LINE_BITS;
     l->memory = true;
+    l->page = (RetirePage) { TARGET_PAGE_BITS, false };
     return true;
 #else
     CPUTLBEntryFull *full;
     void *host;
     /* Looking for a page must not change what an exception reports. */
     int error_code = env->error_code;
-    int flags = probe_access_full_mmu(env, l->addr, 1, MMU_DATA_LOAD,
-                                      mmu_idx, &host, &full);
+    int flags = probe_access_full_mmu(env, l->addr, 1, type, mmu_idx, &host,
+                                      &full);
 
     env->error_code = error_code;
     if (flags & TLB_INVALID_MASK) {
@@ -63,8 +67,22 @@ static inline bool physical_line(CPUX86State *env, Line *l, int mmu_idx)
     l->line = (full->phys_addr | (l->addr & ~TARGET_PAGE_MASK)) >>
               RETIRE_LINE_BITS;
     l->memory = !(flags & TLB_MMIO);
+    l->page = (RetirePage) {
+        full->lg_page_size, full->prot & RETIRE_PROT_GLOBAL
+    };
     return true;
 #endif
+}
+
+/* DTLB is asked for the page of a line: without paging there is none. */
+static void use_page(CPUX86State *env, Line *l)
+{
+    RetireTlb *t = &retire_models(env)->tlb;
+
+    if (t->data && (env->cr[0] & CR0_PG_MASK) &&
+        !retire_tlb_try(t, l->addr, l->page)) {
+        l->tlb = retire_tlb_data(t, l->addr, l->page);
+    }
 }
 
 /* The effective address of the instruction, and what its insn_start has. */
@@ -109,7 +127,9 @@ static int find_lines(CPUX86State *env, uint64_t addr, uint32_t desc,
     for (int i = 0; i < n; i++) {
         lines[i].addr = i ? last & -(uint64_t)RETIRE_LINE_SIZE : addr;
         lines[i].source = RETIRE_SOURCE_UNKNOWN;
-        if (!physical_line(env, &lines[i], access_mmu_idx(desc))) {
+        lines[i].tlb = RETIRE_TLB_L1;
+        if (!physical_line(env, &lines[i], MMU_DATA_LOAD,
+                           access_mmu_idx(desc))) {
             return 0;
         }
 #ifdef CONFIG_USER_ONLY
@@ -174,6 +194,29 @@ note_sources(CPUX86State *env, uint32_t desc, const Line *lines, int n)
     }
 }
 
+/* The same of what DTLB said: pages are taken, loads and stores retire. */
+static void __attribute__((noinline))
+note_pages(CPUX86State *env, uint32_t desc, const Line *lines, int n)
+{
+    bool load = desc & RETIRE_ACCESS_LOAD;
+    bool walk = false;
+
+    for (const Line *l = lines; l < lines + n; l++) {
+        if (l->tlb != RETIRE_TLB_L1) {
+            RetireMemory first = load ? RETIRE_TLB_LOAD_L2 :
+                                        RETIRE_TLB_STORE_L2;
+
+            env->retire.noted[retire_row(env)][first + l->tlb -
+                                               RETIRE_TLB_L2]++;
+        }
+        walk |= l->tlb == RETIRE_TLB_WALK;
+    }
+    if (walk) {
+        retire_access_note(env, desc, load ? RETIRE_STLB_MISS_LOADS :
+                                             RETIRE_STLB_MISS_STORES);
+    }
+}
+
 /* Whether @miss makes it necessary, for any observer, to observe its load. */
 static bool miss_due(CPUX86State *env, const RetireMiss *miss)
 {
@@ -201,6 +244,9 @@ static void find_sources(CPUX86State *env, uint32_t desc, Line *lines, int n,
                     peek ? retire_cache_peek(cpu->retire_cache, l->line) :
                     retire_cache_access(cpu->retire_cache, l->line, l->addr,
                                         desc & RETIRE_ACCESS_STORE);
+        if (!peek) {
+            use_page(env, l);
+        }
         if ((desc & RETIRE_ACCESS_LOAD) && l->source != RETIRE_SOURCE_L1) {
             if (!miss->clocks) {
                 miss->addr = l->addr;
@@ -236,6 +282,7 @@ static void access_caches(CPUX86State *env, uint32_t desc, uintptr_t ra,
     find_sources(env, desc, lines, n, false, miss);
     if (retire_wants(env, RETIRE_WANT_ACCESSES)) {
         note_sources(env, desc, lines, n);
+        note_pages(env, desc, lines, n);
     }
 }
 
@@ -244,6 +291,7 @@ static void add_to_story(CPUX86State *env, uint64_t addr, uint32_t desc,
 {
     RetireAccesses *told = &retire_models(env)->accesses;
     const Line *l = &lines[lines->source == RETIRE_SOURCE_L1 ? n - 1 : 0];
+    const Line *page = &lines[lines->tlb < lines[n - 1].tlb ? n - 1 : 0];
 
     if (told->nr++ < RETIRE_STORY_ACCESSES) {
         told->access[told->nr - 1] = (RetireAccess) {
@@ -257,6 +305,8 @@ static void add_to_story(CPUX86State *env, uint64_t addr, uint32_t desc,
             .store = desc & RETIRE_ACCESS_STORE,
             .locked = desc & RETIRE_ACCESS_LOCKED,
             .split = n == 2,
+            .tlb = page->tlb,
+            .lg_page = page->page.lg_size,
         };
     }
 }
@@ -308,6 +358,17 @@ static inline void end_access(CPUX86State *env, uint32_t desc,
     }
 }
 
+/* The same with DTLB, which has been asked */
+static inline void end_access_in_page(CPUX86State *env, uint32_t desc,
+                                      const Line *line)
+{
+    if (unlikely(line->tlb != RETIRE_TLB_L1) &&
+        retire_wants(env, RETIRE_WANT_ACCESSES)) {
+        note_pages(env, desc, line, 1);
+    }
+    end_access(env, desc, line->source);
+}
+
 /* What nobody has to know of before it is counted: hits in L1D or L2 */
 static void __attribute__((noinline))
 filter_miss(CPUX86State *env, uint64_t addr, uint32_t desc, uintptr_t ra)
@@ -325,38 +386,60 @@ filter_miss(CPUX86State *env, uint64_t addr, uint32_t desc, uintptr_t ra)
                  !retire_wants(env, RETIRE_WANT_ACCESSES) &&
                  retire_filter_has(&cpu->retire_models.filter, addr, store);
     }
-    if (quick && physical_line(env, &line, access_mmu_idx(desc)) &&
-        line.memory) {
+    if (quick && physical_line(env, &line, MMU_DATA_LOAD,
+                               access_mmu_idx(desc)) && line.memory) {
         line.source = retire_cache_try(cpu->retire_cache, line.line, line.addr,
                                        store);
     }
     if (line.source == RETIRE_SOURCE_UNKNOWN) {
         show_access(env, addr, desc, ra, false);
-    } else {
-        end_access(env, desc, line.source);
+        return;
     }
+    use_page(env, &line);
+    end_access_in_page(env, desc, &line);
 }
 
 #ifdef RETIRE_WAYS_AVX2
-/* The same for most accesses where RetireCache.is_plain */
-static void __attribute__((target("avx2")))
-filter_miss_avx2(CPUX86State *env, uint64_t addr, uint32_t desc, uintptr_t ra)
+/*
+ * The same for most accesses where RetireCache.is_plain, or would be without
+ * DTLB
+ */
+static inline __attribute__((always_inline, target("avx2"))) void
+plain_miss_avx2(CPUX86State *env, uint64_t addr, uint32_t desc, uintptr_t ra,
+                bool tlb)
 {
     X86CPU *cpu = env_archcpu(env);
     Line line = { .addr = addr, .source = RETIRE_SOURCE_UNKNOWN };
 
     if (retire_may_miss(&env->retire) &&
         addr % RETIRE_LINE_SIZE <= (desc & TCG_MEM_FILTER_LIMIT) &&
-        physical_line(env, &line, access_mmu_idx(desc)) && line.memory) {
+        physical_line(env, &line, MMU_DATA_LOAD, access_mmu_idx(desc)) &&
+        line.memory) {
         line.source = retire_cache_try_avx2(cpu->retire_cache,
                                             &cpu->retire_models.filter,
                                             line.line, addr);
     }
     if (unlikely(line.source == RETIRE_SOURCE_UNKNOWN)) {
         filter_miss(env, addr, desc, ra);
+    } else if (tlb) {
+        use_page(env, &line);
+        end_access_in_page(env, desc, &line);
     } else {
         end_access(env, desc, line.source);
     }
+}
+
+static void __attribute__((target("avx2")))
+filter_miss_avx2(CPUX86State *env, uint64_t addr, uint32_t desc, uintptr_t ra)
+{
+    plain_miss_avx2(env, addr, desc, ra, false);
+}
+
+static void __attribute__((target("avx2")))
+filter_miss_tlb_avx2(CPUX86State *env, uint64_t addr, uint32_t desc,
+                     uintptr_t ra)
+{
+    plain_miss_avx2(env, addr, desc, ra, true);
 }
 #endif
 
@@ -366,6 +449,11 @@ void retire_filter_miss(CPUX86State *env, uint64_t addr, uint32_t desc,
 #ifdef RETIRE_WAYS_AVX2
     if ((cpuinfo & CPUINFO_AVX2) && env_archcpu(env)->retire_cache->is_plain) {
         filter_miss_avx2(env, addr, desc, ra);
+        return;
+    }
+    if ((cpuinfo & CPUINFO_AVX2) &&
+        retire_cache_may_be_plain(env_archcpu(env)->retire_cache)) {
+        filter_miss_tlb_avx2(env, addr, desc, ra);
         return;
     }
 #endif
@@ -384,12 +472,48 @@ void helper_retire_story(CPUX86State *env, uint64_t addr, uint32_t desc)
     show_access(env, addr, desc, GETPC(), true);
 }
 
+/*
+ * Code at linear address @addr is about to run, whose physical line, in bits
+ * 63:1 of @desc, is not in RetireTlb.known; bit 0: it is the second one of that
+ * instruction.
+ */
+void helper_retire_fetch(CPUX86State *env, target_ulong addr, uint64_t desc)
+{
+    RetireTlb *t = &retire_models(env)->tlb;
+    uint64_t *n = env->retire.noted[retire_row(env)];
+    bool second = desc & 1;
+    Line l = { .line = desc >> 1 };
+
+    if (t->lines) {
+        if (!retire_fetch_counts(t, addr, l.line, second)) {
+            return;
+        }
+        n[RETIRE_FETCHES]++;
+    }
+    l.addr = second ? (addr | (RETIRE_LINE_SIZE - 1)) + 1 : addr;
+    if (retire_fetch_known(t, l.addr, l.line)) {
+        return;
+    }
+    if (!retire_fetch_line(t, l.addr, l.line)) {
+        n[RETIRE_FETCH_MISSES]++;
+    }
+    if ((env->cr[0] & CR0_PG_MASK) && !retire_fetch_same_page(t, l.addr) &&
+        physical_line(env, &l, MMU_INST_FETCH,
+                      cpu_mmu_index(env_cpu(env), true))) {
+        l.tlb = retire_fetch_page(t, l.addr, desc >> 1, l.page);
+        if (l.tlb != RETIRE_TLB_L1) {
+            n[RETIRE_TLB_FETCH_L2 + l.tlb - RETIRE_TLB_L2]++;
+        }
+    }
+}
+
 /* CLFLUSH, CLFLUSHOPT: what is not mapped is in no cache. */
 void helper_retire_clflush(CPUX86State *env, target_ulong addr)
 {
     Line l = { .addr = addr };
 
-    if (physical_line(env, &l, cpu_mmu_index(env_cpu(env), false))) {
+    if (physical_line(env, &l, MMU_DATA_LOAD,
+                      cpu_mmu_index(env_cpu(env), false))) {
         retire_uncore_flush_line(retire_uncore, l.line);
     }
 }

@@ -112,14 +112,15 @@ void retire_cpu_sync(CPUX86State *env, unsigned step)
         r->ip_first = 0;
         r->ip_span = UINT64_MAX;
     }
-    env->retire_flags = (uint64_t)wants << RETIRE_TB_WANTS_SHIFT |
+    env->retire_flags = (uint64_t)(wants & RETIRE_WANT_OF_BLOCKS) <<
+                        RETIRE_TB_WANTS_SHIFT |
                         told << RETIRE_TB_OBSERVERS_SHIFT;
     if (told) {
         env->retire_flags |= (uint64_t)step << RETIRE_TB_STEP_SHIFT;
         retire_cpu_arm(env, &d);
     }
-    if (wants & RETIRE_WANT_SOURCES) {
-        retire_cpu_use_caches(env);
+    if (wants & (RETIRE_WANT_SOURCES | RETIRE_WANT_FETCHES)) {
+        retire_cpu_use_caches(env, wants);
     }
 }
 

@@ -17,7 +17,7 @@
  * large is elsewhere in X86CPU: retire, lwp and pmu add 2.5 KiB at most.
  */
 QEMU_BUILD_BUG_ON(offsetof(CPUX86State, end_init_save) -
-                  offsetof(CPUX86State, retire) > 2 * KiB + 320);
+                  offsetof(CPUX86State, retire) > 2560 + 320);
 
 /* What a property of the caches is that nobody has set */
 #define RETIRE_AS_CPUID UINT32_MAX
@@ -30,6 +30,12 @@ QEMU_BUILD_BUG_ON(offsetof(CPUX86State, end_init_save) -
 #define RETIRE_ASSOC(name, level)                                       \
     RETIRE_UINT32(name, cache[level].assoc, RETIRE_AS_CPUID,            \
                   1, RETIRE_ASSOC_MAX)
+#define RETIRE_ENTRIES(name, kind)                                      \
+    RETIRE_UINT32(name, tlb.tlb[kind].size, RETIRE_AS_CPUID,            \
+                  0, RETIRE_TLB_ENTRIES_MAX)
+#define RETIRE_WAYS(name, kind)                                         \
+    RETIRE_UINT32(name, tlb.tlb[kind].assoc, RETIRE_AS_CPUID,           \
+                  1, RETIRE_TLB_ASSOC_MAX)
 #define RETIRE_LATENCY(name, source, value)                             \
     RETIRE_UINT32(name, latency[source], value, 1, RETIRE_LATENCY_MAX)
 
@@ -46,6 +52,24 @@ static const struct {
     RETIRE_ASSOC("l2-assoc", RETIRE_L2),
     RETIRE_SIZE("l3-size", RETIRE_L3, 0, 1 * GiB),
     RETIRE_ASSOC("l3-assoc", RETIRE_L3),
+    /* As 64 bits at most mark a set's lines, it has no more ways. */
+    RETIRE_SIZE("l1i-size", RETIRE_L1I, 1 * KiB, 1 * MiB),
+    RETIRE_UINT32("l1i-assoc", cache[RETIRE_L1I].assoc, RETIRE_AS_CPUID,
+                  1, RETIRE_TLB_ASSOC_MAX),
+    RETIRE_ENTRIES("dtlb-entries", RETIRE_DTLB),
+    RETIRE_WAYS("dtlb-assoc", RETIRE_DTLB),
+    RETIRE_ENTRIES("dtlb-2m-entries", RETIRE_DTLB_2M),
+    RETIRE_WAYS("dtlb-2m-assoc", RETIRE_DTLB_2M),
+    RETIRE_ENTRIES("dtlb-1g-entries", RETIRE_DTLB_1G),
+    RETIRE_WAYS("dtlb-1g-assoc", RETIRE_DTLB_1G),
+    RETIRE_ENTRIES("itlb-entries", RETIRE_ITLB),
+    RETIRE_WAYS("itlb-assoc", RETIRE_ITLB),
+    RETIRE_ENTRIES("itlb-2m-entries", RETIRE_ITLB_2M),
+    RETIRE_WAYS("itlb-2m-assoc", RETIRE_ITLB_2M),
+    RETIRE_ENTRIES("stlb-entries", RETIRE_STLB),
+    RETIRE_WAYS("stlb-assoc", RETIRE_STLB),
+    RETIRE_ENTRIES("istlb-entries", RETIRE_ISTLB),
+    RETIRE_WAYS("istlb-assoc", RETIRE_ISTLB),
     RETIRE_LATENCY("l2-latency", RETIRE_SOURCE_L2, 20),
     RETIRE_LATENCY("l3-latency", RETIRE_SOURCE_L3, 60),
     RETIRE_LATENCY("remote-latency", RETIRE_SOURCE_REMOTE, 120),
@@ -74,18 +98,21 @@ void retire_cpu_init(X86CPU *cpu)
     retire_test_init(cpu);
 }
 
-static const char *const levels[RETIRE_NR_LEVELS] = { "l1d", "l2", "l3" };
+static const char *const levels[RETIRE_NR_GEOMETRIES] = {
+    "l1d", "l2", "l3", "l1i"
+};
 
 /* Whether the fields of CPUID's leaves can say that @level is like that. */
 static bool cpuid_can_show(CPUX86State *env, int level, const RetireGeometry *g)
 {
     static const struct {
         uint32_t unit, max;
-    } field[RETIRE_NR_LEVELS] = {
-        { KiB, 0xff }, { KiB, 0xffff }, { 512 * KiB, 0x3fff }
+    } field[RETIRE_NR_GEOMETRIES] = {
+        { KiB, 0xff }, { KiB, 0xffff }, { 512 * KiB, 0x3fff }, { KiB, 0xff }
     };
     /* Of others than Intel's, leaf 8000_0006, which has codes for few ways */
     bool ways = IS_INTEL_CPU(env) || level == RETIRE_L1D ||
+                level == RETIRE_L1I ||
                 is_power_of_2(g->assoc) || g->assoc == 48 || g->assoc == 96;
 
     return ways && g->size % field[level].unit == 0 &&
@@ -97,7 +124,7 @@ static bool cpuid_can_show(CPUX86State *env, int level, const RetireGeometry *g)
 static void show_in_cpuid(CPUX86State *env, int level, const RetireGeometry *g)
 {
     /* The same for all CPUs */
-    static CPUCacheInfo infos[RETIRE_NR_LEVELS];
+    static CPUCacheInfo infos[RETIRE_NR_GEOMETRIES];
     CPUCacheInfo *info = &infos[level];
 
     *info = *retire_get_cpuid_cache(env, level);
@@ -116,10 +143,11 @@ static void show_in_cpuid(CPUX86State *env, int level, const RetireGeometry *g)
 static bool choose_caches(X86CPU *cpu, Error **errp)
 {
     /* LWP's processors, AMD's family 15h */
-    static const RetireGeometry family_15h[RETIRE_NR_LEVELS] = {
+    static const RetireGeometry family_15h[RETIRE_NR_GEOMETRIES] = {
         [RETIRE_L1D] = { 16 * KiB, 4 },
         [RETIRE_L2] = { 2 * MiB, 16 },
         [RETIRE_L3] = { 8 * MiB, 64 },
+        [RETIRE_L1I] = { 64 * KiB, 2 },
     };
     RetireConfig *config = &cpu->retire_config;
     bool cpuid = config->caches_of_cpuid;
@@ -129,7 +157,7 @@ static bool choose_caches(X86CPU *cpu, Error **errp)
                    "performance counters are not the host's");
         return false;
     }
-    for (int i = 0; i < RETIRE_NR_LEVELS; i++) {
+    for (int i = 0; i < RETIRE_NR_GEOMETRIES; i++) {
         RetireGeometry *g = &config->cache[i], unset = family_15h[i];
         bool none = cpuid && i == RETIRE_L3 && !cpu->enable_l3_cache;
 
@@ -156,7 +184,8 @@ static bool choose_caches(X86CPU *cpu, Error **errp)
                        g->size, g->assoc);
             return false;
         }
-        if (!cpuid || !g->size) {
+        if (!cpuid || !g->size || (i == RETIRE_L1I && g->size == unset.size &&
+                                   g->assoc == unset.assoc)) {
             continue;
         }
         if (cpuid_can_show(&cpu->env, i, g)) {
@@ -168,6 +197,42 @@ static bool choose_caches(X86CPU *cpu, Error **errp)
     }
     if (cpuid) {
         cpu->enable_l3_cache = config->cache[RETIRE_L3].size;
+    }
+    return true;
+}
+
+static bool choose_tlbs(X86CPU *cpu, Error **errp)
+{
+    static const char *const names[RETIRE_NR_TLBS] = {
+        "dtlb", "dtlb-2m", "dtlb-1g", "itlb", "itlb-2m", "stlb", "istlb"
+    };
+    uint32_t version = cpu->env.cpuid_version;
+    unsigned family = version >> 8 & 15, model = version >> 4 & 15;
+    RetireTlbConfig *config = &cpu->retire_config.tlb;
+    const RetireTlbConfig *unset;
+
+    if (family == 15) {
+        family += version >> 20 & 255;
+    }
+    model |= version >> 12 & 0xf0;
+    unset = retire_tlb_config(IS_INTEL_CPU(&cpu->env), family, model);
+    config->stlb_lg_max = unset->stlb_lg_max;
+    config->stlb_code = unset->stlb_code;
+    for (int i = 0; i < RETIRE_NR_TLBS; i++) {
+        RetireGeometry *g = &config->tlb[i];
+
+        if (g->size == RETIRE_AS_CPUID) {
+            g->size = unset->tlb[i].size;
+        }
+        if (g->assoc == RETIRE_AS_CPUID) {
+            g->assoc = unset->tlb[i].assoc ?: g->size;
+        }
+        if (!retire_tlb_valid(i, g)) {
+            error_setg(errp, "Properties '%s-entries' and '%s-assoc': "
+                       "%" PRIu32 " entries in %" PRIu32 " ways do not make a "
+                       "number of sets", names[i], names[i], g->size, g->assoc);
+            return false;
+        }
     }
     return true;
 }
@@ -187,7 +252,7 @@ bool retire_cpu_realize_caches(X86CPU *cpu, Error **errp)
     shared |= current_machine->smp.max_cpus > 1;
 #endif
     retire_test_realize(cpu);
-    if (!choose_caches(cpu, errp)) {
+    if (!choose_caches(cpu, errp) || !choose_tlbs(cpu, errp)) {
         return false;
     }
     if (!cpu->retire_config.has_caches) {
@@ -205,6 +270,11 @@ bool retire_cpu_realize_caches(X86CPU *cpu, Error **errp)
                                          &cpu->retire_models.filter);
     if (!cpu->retire_cache) {
         error_setg(errp, "Not enough memory for 'l1d-size' and 'l2-size'");
+        return false;
+    }
+    if (!retire_tlb_init(&cpu->retire_models.tlb, &cpu->retire_config.tlb,
+                         &g[RETIRE_L1I], &cpu->retire_models.filter)) {
+        error_setg(errp, "Not enough memory for 'l1i-size' and TLBs");
         return false;
     }
     return true;
@@ -266,6 +336,7 @@ void retire_cpu_unrealize(X86CPU *cpu)
         /* linux-user has clone_lock: no child finds the lock in it taken. */
         retire_cache_free(cpu->retire_cache);
         cpu->retire_cache = NULL;
+        retire_tlb_free(&cpu->retire_models.tlb);
     }
 }
 
@@ -273,13 +344,16 @@ void retire_cpu_flush(X86CPU *cpu)
 {
     if (cpu->retire_cache) {
         retire_cache_flush(cpu->retire_cache);
+        retire_tlb_reset(&cpu->retire_models.tlb);
     }
     retire_predictor_init(&cpu->retire_models.predictor);
 }
 
-void retire_cpu_use_caches(CPUX86State *env)
+void retire_cpu_use_caches(CPUX86State *env, RetireWants wants)
 {
     RetireFilter *filter = &retire_models(env)->filter;
+    RetireTlb *t = &retire_models(env)->tlb;
+    bool tlb = wants & RETIRE_WANT_TLB;
     /*
      * Changes whenever the TLB forgets more than a page, and is never 0, which
      * retire_page_flushed() makes of RetireFilter.mapping.
@@ -293,8 +367,19 @@ void retire_cpu_use_caches(CPUX86State *env)
                qatomic_read(&c->part_flush_count) +
                qatomic_read(&c->elide_flush_count);
 #endif
-    if (filter->mapping != mapping) {
+    if (wants & RETIRE_WANT_FETCHES) {
+        retire_tlb_count_lines(t, wants & RETIRE_WANT_LINES);
+    }
+    if (!(wants & RETIRE_WANT_SOURCES)) {
+        return;
+    }
+    /* Lines that the filter got without DTLB may be in no page of that. */
+    if (filter->mapping != mapping || (tlb && !t->data)) {
         retire_filter_clear(filter);
         filter->mapping = mapping;
+    }
+    if (t->data != tlb) {
+        t->data = tlb;
+        retire_cache_set_plain(env_archcpu(env)->retire_cache, !tlb);
     }
 }

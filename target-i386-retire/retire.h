@@ -58,7 +58,7 @@ typedef struct RetireObserver {
 
 static inline RetireWants retire_tb_wants(uint64_t flags)
 {
-    return flags >> RETIRE_TB_WANTS_SHIFT & 0xfffff;
+    return flags >> RETIRE_TB_WANTS_SHIFT & RETIRE_WANT_OF_BLOCKS;
 }
 
 /* A bit for each of X86CPU.retire_observer[] */
@@ -85,6 +85,17 @@ static inline RetireModels *retire_models(CPUX86State *env)
 
 #define RETIRE_FOREACH_TOLD(env, o) \
     for (const RetireObserver **(o) = retire_models(env)->told; *(o); (o)++)
+
+/* A bit of CPUTLBEntryFull.prot that system emulation has no use for */
+#define RETIRE_PROT_GLOBAL  0x80
+
+/* A processor's TLB forgets its pages, or only those that are not @global. */
+static inline void retire_tlb_flushed(CPUX86State *env, bool global)
+{
+    if (unlikely(retire_models(env)->tlb.used)) {
+        retire_tlb_flush(&retire_models(env)->tlb, global);
+    }
+}
 
 /* When a CPU is made: the properties of the models. */
 void retire_cpu_init(X86CPU *cpu);
@@ -131,8 +142,11 @@ void retire_cpu_begin(CPUX86State *env);
 void retire_cpu_observe(CPUX86State *env, const RetireStory *story,
                         unsigned told);
 
-/* The caches are going to be asked, and the mapping may have changed. */
-void retire_cpu_use_caches(CPUX86State *env);
+/*
+ * Caches and TLBs are going to be asked, as far as @wants says; the mapping may
+ * have changed.
+ */
+void retire_cpu_use_caches(CPUX86State *env, RetireWants wants);
 
 /*
  * An exception or interrupt is about to be delivered: it drops a step.  Or the
@@ -265,10 +279,11 @@ uint32_t retire_ldl_mmuidx(CPUX86State *env, vaddr addr, int mmu_idx,
 uint64_t retire_ldq_mmuidx(CPUX86State *env, vaddr addr, int mmu_idx,
                            uintptr_t ra);
 
-/* The TLB has forgotten a page: what the filter knows may be elsewhere. */
-static inline void retire_page_flushed(CPUX86State *env)
+/* INVLPG: what the filter knows may be elsewhere. */
+static inline void retire_page_flushed(CPUX86State *env, uint64_t addr)
 {
     retire_models(env)->filter.mapping = 0;
+    retire_tlb_flush_page(&retire_models(env)->tlb, addr);
 }
 
 /* An instruction at CPL 0 has retired; no block has counted it. */

@@ -12,6 +12,9 @@ typedef struct RetireDisas {
     RetireWants wants;      /* of all observers */
     bool sources;           /* accesses to memory go through the caches */
     bool accesses;          /* they are counted */
+    bool fetches;           /* code goes through L1I and ITLB, */
+    bool fetched;           /* and has, so that @line */
+    uint64_t line;          /* is the last one */
     bool story;             /* those of what is observed are told */
     bool observed;          /* the block's last instruction is, in any case, */
     bool forced;            /* not because retire_tb_ask() says so */

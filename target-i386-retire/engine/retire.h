@@ -11,6 +11,7 @@
 #include <string.h>
 #include "cache.h"
 #include "predictor.h"
+#include "tlb.h"
 
 /* Whose instructions they are. */
 typedef enum RetireRow {
@@ -55,6 +56,16 @@ typedef enum RetireMemory {
     RETIRE_STORE_L3,
     RETIRE_STORE_REMOTE,
     RETIRE_STORE_DRAM,
+    RETIRE_TLB_LOAD_L2,     /* pages that DTLB gets for loads, from STLB, */
+    RETIRE_TLB_LOAD_WALK,   /* and from nowhere; */
+    RETIRE_TLB_STORE_L2,    /* for stores that are no loads */
+    RETIRE_TLB_STORE_WALK,
+    RETIRE_STLB_MISS_LOADS, /* loads that need a walk, for one page or two */
+    RETIRE_STLB_MISS_STORES,
+    RETIRE_FETCHES,         /* lines of code, see retire_fetch_counts() */
+    RETIRE_FETCH_MISSES,    /* that L1I does not have */
+    RETIRE_TLB_FETCH_L2,    /* pages that ITLB gets */
+    RETIRE_TLB_FETCH_WALK,
     RETIRE_NR_MEMORY
 } RetireMemory;
 
@@ -100,7 +111,8 @@ typedef struct RetireConfig {
     uint32_t refclk_ratio;  /* reference clocks in RETIRE_REFCLK_UNIT of them */
     uint32_t latency[RETIRE_NR_SOURCES];    /* of a miss, CPU clocks */
     uint32_t latency_worst; /* of a load in two lines */
-    RetireGeometry cache[RETIRE_NR_LEVELS];
+    RetireGeometry cache[RETIRE_NR_GEOMETRIES];
+    RetireTlbConfig tlb;
     bool has_caches;        /* somebody may want them, */
     bool caches_of_cpuid;   /* and they are those that CPUID shows, */
     bool family_15h;        /* but for those, of which it shows nothing */
@@ -116,6 +128,8 @@ typedef struct RetireAccess {
     bool load, store;       /* both: a load and a store of the same bytes */
     bool locked;            /* with LOCK, said or implied */
     bool split;             /* it straddles two lines */
+    RetireTlbResult tlb;    /* RETIRE_WANT_TLB: the worse one of its pages' */
+    uint8_t lg_page;        /* and the size of that, 2 to the power of this */
 } RetireAccess;
 
 #define RETIRE_STORY_ACCESSES   4
@@ -137,6 +151,7 @@ typedef struct RetireModels {
     RetirePredictor predictor;
     RetireAccesses accesses;
     uint64_t fp[RETIRE_NR_ROWS][RETIRE_NR_FP];  /* retired, not reported yet */
+    RetireTlb tlb;
 } RetireModels;
 
 #define RETIRE_REFCLK_UNIT      1000
@@ -168,8 +183,14 @@ typedef enum RetireWants {
     RETIRE_WANT_LBR_CLOCK = 1 << 15,    /* and when that was */
     RETIRE_WANT_BTF = 1 << 16,      /* EFLAGS.TF is for taken branches only */
     RETIRE_WANT_TAKEN = 1 << 17,    /* one observer is told of each of them */
+    RETIRE_WANT_FETCHES = 1 << 18,  /* code goes through L1I and ITLB */
     RETIRE_WANT_FP = 1 << 19,       /* floating-point instructions, by kind */
+    /* What blocks do not know of: */
+    RETIRE_WANT_TLB = 1 << 20,      /* SOURCES: accesses go through DTLB */
+    RETIRE_WANT_LINES = 1 << 21,    /* FETCHES: and are counted */
 } RetireWants;
+
+#define RETIRE_WANT_OF_BLOCKS   0xfffff
 
 #define RETIRE_WANT_LBR_OF(branch) (1 << (7 + (branch)))
 
