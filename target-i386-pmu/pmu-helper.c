@@ -40,6 +40,16 @@ static const PmuQuantity memory_quantities[] = {
     [RETIRE_STORE_L3] = PMU_STORE_L3,
     [RETIRE_STORE_REMOTE] = PMU_STORE_REMOTE,
     [RETIRE_STORE_DRAM] = PMU_STORE_DRAM,
+    [RETIRE_TLB_LOAD_L2] = PMU_TLB_LOAD_L2,
+    [RETIRE_TLB_LOAD_WALK] = PMU_TLB_LOAD_WALK,
+    [RETIRE_TLB_STORE_L2] = PMU_TLB_STORE_L2,
+    [RETIRE_TLB_STORE_WALK] = PMU_TLB_STORE_WALK,
+    [RETIRE_STLB_MISS_LOADS] = PMU_STLB_MISS_LOADS,
+    [RETIRE_STLB_MISS_STORES] = PMU_STLB_MISS_STORES,
+    [RETIRE_FETCHES] = PMU_FETCHES,
+    [RETIRE_FETCH_MISSES] = PMU_FETCH_MISSES,
+    [RETIRE_TLB_FETCH_L2] = PMU_TLB_FETCH_L2,
+    [RETIRE_TLB_FETCH_WALK] = PMU_TLB_FETCH_WALK,
 };
 
 static RetireWants pmu_retire_wants(CPUX86State *env, RetireRow row)
@@ -68,6 +78,13 @@ static RetireWants pmu_retire_wants(CPUX86State *env, RetireRow row)
     }
     if (pmu_wants_fp(s, (PmuRow)row)) {
         wants |= RETIRE_WANT_FP;
+    }
+    if (pmu_wants_tlb(s, (PmuRow)row)) {
+        wants |= RETIRE_WANT_TLB;
+    }
+    if (pmu_wants_fetches(s, (PmuRow)row)) {
+        wants |= RETIRE_WANT_FETCHES |
+                 (wanted & PMU_BIT(PMU_FETCHES) ? RETIRE_WANT_LINES : 0);
     }
     return wants;
 }

@@ -234,11 +234,18 @@ static const struct {
 #define S_FROM_L3   (B(STORE_L3) | B(STORE_REMOTE))
 #define S_NOT_L2    (S_FROM_L3 | B(STORE_DRAM))
 #define S_NOT_L1    (B(STORE_L2) | S_NOT_L2)
+/* Pages that a first level does not have: of loads, stores and code */
+#define LOAD_PAGES  (B(TLB_LOAD_L2) | B(TLB_LOAD_WALK))
+#define STORE_PAGES (B(TLB_STORE_L2) | B(TLB_STORE_WALK))
+#define CODE_PAGES  (B(TLB_FETCH_L2) | B(TLB_FETCH_WALK))
+#define DATA_L2     (B(TLB_LOAD_L2) | B(TLB_STORE_L2))
+#define DATA_WALKS  (B(TLB_LOAD_WALK) | B(TLB_STORE_WALK))
 
 #define NO_UMASK    0x100   /* the event has none, and ignores it */
 
 /* For the tables only */
 #define STALLED     (1ull << 63)     /* clocks in which no instruction ends */
+#define EDGES       (1ull << 62)    /* beside what they begin: its clocks */
 #define NEVER       B(MISP_JMP)     /* what is known not to happen here */
 
 /*
@@ -387,6 +394,79 @@ static const struct {
     { 0xd2, 0x08, SINCE_SNB, B(LOAD_L3) },
     { 0xd3, 0x01, SINCE_HSW, B(LOAD_DRAM) },
 
+    /* TLBs and the instruction cache */
+    { 0x08, 0x01, HAS_CORE2, DATA_WALKS },
+    { 0x08, 0x02, HAS_CORE2, B(TLB_LOAD_WALK) },
+    { 0x08, 0x04, HAS_CORE2, LOAD_PAGES },
+    { 0x08, 0x08, HAS_CORE2, B(TLB_STORE_WALK) },
+    { 0x0c, 0x01, HAS_CORE2, DATA_WALKS | B(TLB_FETCH_WALK) },
+    { 0xcb, 0x10, HAS_CORE2, B(STLB_MISS_LOADS) },
+    { 0x82, 0x12, HAS_CORE2, CODE_PAGES },
+    { 0x08, 0x05, HAS_BNL, B(TLB_LOAD_WALK) },
+    { 0x08, 0x06, HAS_BNL, B(TLB_STORE_WALK) },
+    { 0x08, 0x07, HAS_BNL, DATA_WALKS },
+    { 0x08, 0x09, HAS_BNL, LOAD_PAGES },
+    { 0x08, 0x0a, HAS_BNL, STORE_PAGES },
+    { 0x0c, 0x01, HAS_BNL, EDGES | DATA_WALKS },
+    { 0x0c, 0x02, HAS_BNL, EDGES | B(TLB_FETCH_WALK) },
+    { 0x0c, 0x03, HAS_BNL, EDGES | DATA_WALKS | B(TLB_FETCH_WALK) },
+    { 0xcb, 0x04, HAS_BNL, B(STLB_MISS_LOADS) },
+    { 0x82, 0x02, HAS_BNL, CODE_PAGES },
+    { 0x82, 0x82, HAS_BNL, CODE_PAGES },
+    { 0x04, 0x08, HAS_SLM, B(STLB_MISS_LOADS) },
+    { 0x05, 0x01, HAS_SLM, EDGES | DATA_WALKS },
+    { 0x05, 0x02, HAS_SLM, EDGES | B(TLB_FETCH_WALK) },
+    { 0x05, 0x03, HAS_SLM, EDGES | DATA_WALKS | B(TLB_FETCH_WALK) },
+    { 0x81, 0x04, HAS_GLM | HAS_TNT, CODE_PAGES },
+    { 0x08, 0x01, NHM_TO_SKL & ~HAS_IVB, B(TLB_LOAD_WALK) },
+    { 0x08, 0x02, NEHALEMS | HAS_SNB, B(TLB_LOAD_WALK) },
+    { 0x08, 0x81, HAS_IVB, B(TLB_LOAD_WALK) },
+    { 0x08, 0x82, HAS_IVB, B(TLB_LOAD_WALK) },
+    { 0x08, 0x0e, SINCE_HSW & ~HAS_GLC, B(TLB_LOAD_WALK) },
+    { 0x08, 0x0e, HAS_TNT, B(TLB_LOAD_WALK) },
+    { 0x12, 0x0e, HAS_GLC, B(TLB_LOAD_WALK) },
+    { 0x08, 0x10, NEHALEMS | HAS_SNB, B(TLB_LOAD_L2) },
+    { 0x5f, 0x04, BRIDGES, B(TLB_LOAD_L2) },
+    { 0x08, 0x60, HAS_HSW | HAS_BDW, B(TLB_LOAD_L2) },
+    { 0x08, 0x20, HAS_SKL | HAS_ICL | HAS_TNT, B(TLB_LOAD_L2) },
+    { 0x12, 0x20, HAS_GLC, B(TLB_LOAD_L2) },
+    { 0x49, 0x01, NEHALEMS, DATA_WALKS },
+    { 0x49, 0x02, NEHALEMS, DATA_WALKS },
+    { 0x49, 0x10, NEHALEMS, DATA_L2 },
+    { 0x49, 0x01, NHM_TO_SKL & ~NEHALEMS, B(TLB_STORE_WALK) },
+    { 0x49, 0x02, BRIDGES, B(TLB_STORE_WALK) },
+    { 0x49, 0x0e, SINCE_HSW & ~HAS_GLC, B(TLB_STORE_WALK) },
+    { 0x49, 0x0e, HAS_TNT, B(TLB_STORE_WALK) },
+    { 0x13, 0x0e, HAS_GLC, B(TLB_STORE_WALK) },
+    { 0x49, 0x10, BRIDGES, B(TLB_STORE_L2) },
+    { 0x49, 0x60, HAS_HSW | HAS_BDW, B(TLB_STORE_L2) },
+    { 0x49, 0x20, HAS_SKL | HAS_ICL | HAS_TNT, B(TLB_STORE_L2) },
+    { 0x13, 0x20, HAS_GLC, B(TLB_STORE_L2) },
+    { 0xcb, 0x80, NEHALEMS, B(STLB_MISS_LOADS) },
+    { 0x0c, 0x01, NEHALEMS, B(STLB_MISS_STORES) },
+    { 0xd0, 0x11, SINCE_SNB | HAS_TNT, B(STLB_MISS_LOADS) },
+    { 0xd0, 0x12, SINCE_SNB | HAS_TNT, B(STLB_MISS_STORES) },
+    { 0xd0, 0x13, HAS_TNT, B(STLB_MISS_LOADS) | B(STLB_MISS_STORES) },
+    { 0xc8, 0x20, NEHALEMS, B(TLB_FETCH_WALK) },
+    { 0x85, 0x00, HAS_P6 | HAS_CORE_DUO, CODE_PAGES },
+    { 0x85, 0x01, NHM_TO_SKL, B(TLB_FETCH_WALK) },
+    { 0x85, 0x02, NEHALEMS | BRIDGES, B(TLB_FETCH_WALK) },
+    { 0x85, 0x0e, SINCE_HSW & ~HAS_GLC, B(TLB_FETCH_WALK) },
+    { 0x85, 0x0e, HAS_TNT, B(TLB_FETCH_WALK) },
+    { 0x11, 0x0e, HAS_GLC, B(TLB_FETCH_WALK) },
+    { 0x85, 0x10, BRIDGES, B(TLB_FETCH_L2) },
+    { 0x85, 0x60, HAS_HSW | HAS_BDW, B(TLB_FETCH_L2) },
+    { 0x85, 0x20, HAS_SKL | HAS_ICL | HAS_TNT, B(TLB_FETCH_L2) },
+    { 0x11, 0x20, HAS_GLC, B(TLB_FETCH_L2) },
+    { 0x80, 0x00, HAS_P6 | HAS_CORE_DUO | HAS_CORE2, B(FETCHES) },
+    { 0x81, 0x00, HAS_P6 | HAS_CORE_DUO | HAS_CORE2, B(FETCH_MISSES) },
+    { 0x28, 0x0f, HAS_P6, B(FETCH_MISSES) },
+    { 0x80, 0x02, HAS_BNL | SLM_GLM | HAS_TNT | NEHALEMS | BRIDGES | HAS_HSW |
+                  HAS_BDW, B(FETCH_MISSES) },
+    { 0x80, 0x03, HAS_BNL | SLM_GLM | HAS_TNT | NEHALEMS, B(FETCHES) },
+    { 0x83, 0x02, HAS_SKL | HAS_ICL, B(FETCH_MISSES) },
+    { 0x24, 0xe4, SINCE_HSW, B(FETCH_MISSES) },
+
     { 0x76, NO_UMASK, AMD, B(CYCLES) },
     { 0x120, 0x01, HAS_ZEN4, B(REF_CYCLES) },
     { 0xc0, NO_UMASK, AMD, B(INSNS) },
@@ -447,6 +527,22 @@ static const struct {
     { 0x43, 0x02, HAS_17H, FROM_L3 | S_FROM_L3 },
     { 0x43, 0x08, HAS_17H, B(LOAD_DRAM) | B(STORE_DRAM) },
     { 0x43, 0x50, HAS_17H, NEVER },
+    { 0x45, 0x00, HAS_K7, DATA_L2 },
+    { 0x45, 0x07, OLD_AMD, DATA_L2 },
+    { 0x46, 0x00, HAS_K7, DATA_WALKS },
+    { 0x46, 0x07, OLD_AMD, DATA_WALKS },
+    { 0x45, 0x0f, HAS_17H, DATA_L2 },
+    { 0x45, 0xf0, HAS_17H, DATA_WALKS },
+    { 0x45, 0xff, HAS_17H, LOAD_PAGES | STORE_PAGES },
+    { 0x84, NO_UMASK, AMD, B(TLB_FETCH_L2) },
+    { 0x85, 0x00, HAS_K7, B(TLB_FETCH_WALK) },
+    { 0x85, 0x03, OLD_AMD, B(TLB_FETCH_WALK) },
+    { 0x85, 0x07, HAS_15H | HAS_17H, B(TLB_FETCH_WALK) },
+    { 0x85, 0xff, HAS_17H, B(TLB_FETCH_WALK) },
+    { 0x80, NO_UMASK, AMD, B(FETCHES) },
+    { 0x81, NO_UMASK, AMD, B(FETCH_MISSES) },
+    { 0x18e, 0x18, HAS_ZEN2 | HAS_ZEN4, B(FETCH_MISSES) },
+    { 0x18e, 0x1f, HAS_ZEN2 | HAS_ZEN4, B(FETCHES) },
 };
 
 /*
@@ -579,6 +675,24 @@ static const struct {
     { NOT_L1 | S_NOT_L1, "accesses that miss L1D" },
     { NOT_L2 | S_NOT_L2, "accesses that miss L2" },
     { B(FLOATING), "floating-point operations" },
+    { B(TLB_LOAD_L2), "pages of loads from STLB" },
+    { B(TLB_LOAD_WALK), "page walks for loads" },
+    { LOAD_PAGES, "pages of loads into DTLB" },
+    { B(TLB_STORE_L2), "pages of stores from STLB" },
+    { B(TLB_STORE_WALK), "page walks for stores" },
+    { STORE_PAGES, "pages of stores into DTLB" },
+    { DATA_L2, "pages of data from STLB" },
+    { DATA_WALKS, "page walks for data" },
+    { LOAD_PAGES | STORE_PAGES, "pages into DTLB" },
+    { DATA_WALKS | B(TLB_FETCH_WALK), "page walks" },
+    { B(STLB_MISS_LOADS), "loads that miss STLB" },
+    { B(STLB_MISS_STORES), "stores that miss STLB" },
+    { B(STLB_MISS_LOADS) | B(STLB_MISS_STORES), "accesses that miss STLB" },
+    { B(TLB_FETCH_L2), "pages of code from STLB" },
+    { B(TLB_FETCH_WALK), "page walks for code" },
+    { CODE_PAGES, "pages into ITLB" },
+    { B(FETCHES), "lines of code fetched" },
+    { B(FETCH_MISSES), "lines of code that miss L1I" },
     { STALLED, "stalled cycles" },
     { NEVER, "what never happens here" },
 };
@@ -987,6 +1101,11 @@ static void select_event(PmuState *s, const PmuConfig *config, unsigned n)
     uint64_t always = B(CYCLES) | (config->insn_clocks == 1 ? B(INSNS) : 0);
 
     counter->add = counter->sub = 0;
+    if (found & EDGES) {
+        /* Nobody tells how many clocks a walk takes. */
+        found = edge && !cmask ? found & ~EDGES : 0;
+        edge = false;
+    }
     if ((found & PMU_MEMORY) && (cmask || edge) && !(inv && cmask > 1)) {
         found = 0;              /* nobody tells how many are in a clock */
     }
@@ -1139,7 +1258,8 @@ static bool needs_caches(uint64_t quantities)
     uint64_t loads = quantities & PMU_LOADS;
 
     return (loads && loads != PMU_LOADS) ||
-           (quantities & PMU_MEMORY & ~(PMU_LOADS | B(STORES) | B(LOCKED)));
+           (quantities & PMU_MEMORY & ~(PMU_LOADS | B(STORES) | B(LOCKED) |
+                                        PMU_FETCHED));
 }
 
 /* The registers have changed; nothing is pending. */
@@ -1149,6 +1269,8 @@ static void update(PmuState *s, const PmuConfig *config)
     s->classes[PMU_OS] = s->classes[PMU_USR] = false;
     s->caches[PMU_OS] = s->caches[PMU_USR] = false;
     s->fp[PMU_OS] = s->fp[PMU_USR] = false;
+    s->tlb[PMU_OS] = s->tlb[PMU_USR] = false;
+    s->fetches[PMU_OS] = s->fetches[PMU_USR] = false;
     s->memory_interrupts = false;
     if (s->clocks) {
         s->wanted[PMU_OS] = s->wanted[PMU_USR] = B(INSNS);
@@ -1164,6 +1286,8 @@ static void update(PmuState *s, const PmuConfig *config)
                                  tells_apart(counter->sub);
                 s->caches[r] |= needs_caches(counter->add);
                 s->fp[r] |= (counter->add | counter->sub) & B(FLOATING);
+                s->tlb[r] |= counter->add & PMU_TLB;
+                s->fetches[r] |= counter->add & PMU_FETCHED;
                 s->memory_interrupts |= counter->interrupts &&
                                         (counter->add &
                                          (PMU_MEMORY | B(FLOATING)));
@@ -1376,7 +1500,7 @@ bool pmu_setting(const PmuState *s, const PmuConfig *config, unsigned n,
         return false;
     }
     quantities = fixed ? fixed_event[n - PMU_MAX_GP] :
-                 find_event(s, config, n);
+                 find_event(s, config, n) & ~EDGES;
     *setting = (PmuSetting) { .enabled = enabled(s, config, n) };
     get_bits(s, n, &setting->os, &setting->usr, &setting->interrupts);
     for (unsigned i = 0; i < ARRAY_SIZE(event_names); i++) {

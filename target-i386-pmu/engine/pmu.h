@@ -68,6 +68,16 @@ typedef enum PmuQuantity {
     PMU_STORE_L3,           /* as loads are; what loads, too, is only a load */
     PMU_STORE_REMOTE,
     PMU_STORE_DRAM,
+    PMU_TLB_LOAD_L2,        /* pages that DTLB gets for loads, from STLB, */
+    PMU_TLB_LOAD_WALK,      /* and by a walk of page tables, */
+    PMU_TLB_STORE_L2,       /* for stores that are no loads, */
+    PMU_TLB_STORE_WALK,
+    PMU_STLB_MISS_LOADS,    /* the instructions' loads that need walks, */
+    PMU_STLB_MISS_STORES,   /* and such stores */
+    PMU_FETCHES,            /* lines of code, one behind the other */
+    PMU_FETCH_MISSES,       /* those of them that L1I does not have */
+    PMU_TLB_FETCH_L2,       /* pages that ITLB gets */
+    PMU_TLB_FETCH_WALK,
     PMU_NR_COUNTED,         /* those above are reported by pmu_count() */
     /* The clocks follow from PMU_INSNS, see PmuConfig. */
     PMU_CYCLES = PMU_NR_COUNTED,
@@ -116,6 +126,9 @@ typedef enum PmuFpKind {
 /* Loads of any kind, and all quantities of memory accesses. */
 #define PMU_LOADS           (PMU_BIT(PMU_STORES) - PMU_BIT(PMU_LOAD_L1))
 #define PMU_MEMORY          (PMU_BIT(PMU_NR_COUNTED) - PMU_BIT(PMU_LOAD_L1))
+#define PMU_TLB             (PMU_BIT(PMU_FETCHES) - PMU_BIT(PMU_TLB_LOAD_L2))
+#define PMU_FETCHED         (2 * PMU_BIT(PMU_TLB_FETCH_WALK) - \
+                             PMU_BIT(PMU_FETCHES))
 #define PMU_MEMORY_MAX      128
 
 #define PMU_MAX_GP          8   /* general-purpose counters */
@@ -231,6 +244,8 @@ typedef struct PmuState {
     bool classes[PMU_NR_ROWS];          /* see pmu_wants_classes() */
     bool caches[PMU_NR_ROWS];           /* see pmu_wants_caches() */
     bool fp[PMU_NR_ROWS];               /* see pmu_wants_fp() */
+    bool tlb[PMU_NR_ROWS];              /* see pmu_wants_tlb() */
+    bool fetches[PMU_NR_ROWS];          /* see pmu_wants_fetches() */
     bool memory_interrupts;     /* a counter of memory accesses, or FP, does */
     bool pmi;                           /* not taken by pmu_sync() yet */
     /*
@@ -381,6 +396,17 @@ static inline bool pmu_wants_fp(const PmuState *s, PmuRow row)
 /* @n[PMU_FP(width, kind)] of them have been counted in @row; as pmu_count(). */
 void pmu_count_fp(PmuState *s, const PmuConfig *config, PmuRow row,
                   const uint64_t n[PMU_NR_FP]);
+/* Whether it matters which pages have entries in DTLB. */
+static inline bool pmu_wants_tlb(const PmuState *s, PmuRow row)
+{
+    return s->tlb[row];
+}
+
+/* The same of fetches, and of lines of code. */
+static inline bool pmu_wants_fetches(const PmuState *s, PmuRow row)
+{
+    return s->fetches[row];
+}
 
 /*
  * @n of @quantity, one of those below PMU_NR_COUNTED, have been counted in

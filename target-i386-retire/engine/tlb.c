@@ -333,7 +333,7 @@ bool retire_tlb_init(RetireTlb *t, const RetireTlbConfig *config,
     for (int i = 0; i < 3; i++) {
         const RetireArray *a = &t->array[RETIRE_DTLB + i];
 
-        t->dtlb[i] = a->nr_sets ? a : t->dtlb[i - 1];
+        t->dtlb[i] = !i || a->nr_sets ? a : t->dtlb[i - 1];
     }
     retire_tlb_reset(t);
     return true;

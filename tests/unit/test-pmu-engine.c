@@ -827,7 +827,17 @@ static void test_p6(void)
 #define Q_S_NOT_L2  (Q(STORE_L3) | Q(STORE_REMOTE) | Q(STORE_DRAM))
 #define Q_S_NOT_L1  (Q(STORE_L2) | Q_S_NOT_L2)
 #define Q_MEMORY    (Q_LOADS | Q(STORES) | Q(LOCKED) | Q(SPLIT_LOADS) | \
-                     Q(SPLIT_STORES) | Q_FILLS | Q_S_NOT_L1)
+                     Q(SPLIT_STORES) | Q_FILLS | Q_S_NOT_L1 | Q_TLB | \
+                     Q_FETCHED)
+#define Q_D_L2      (Q(TLB_LOAD_L2) | Q(TLB_STORE_L2))
+#define Q_D_WALKS   (Q(TLB_LOAD_WALK) | Q(TLB_STORE_WALK))
+#define Q_LD_PAGES  (Q(TLB_LOAD_L2) | Q(TLB_LOAD_WALK))
+#define Q_ST_PAGES  (Q(TLB_STORE_L2) | Q(TLB_STORE_WALK))
+#define Q_C_PAGES   (Q(TLB_FETCH_L2) | Q(TLB_FETCH_WALK))
+#define Q_TLB       (Q_D_L2 | Q_D_WALKS | Q(STLB_MISS_LOADS) | \
+                     Q(STLB_MISS_STORES))
+#define Q_FETCHED   (Q_C_PAGES | Q(FETCHES) | Q(FETCH_MISSES))
+#define HALF        24u
 
 /* Known, but no quantity: clocks without an instruction, and what never is */
 #define Q_STALLED   (1ull << 63)
@@ -1072,6 +1082,91 @@ static const struct {
     { 0xff60, CPUS(ZEN, PERFMON_V2), Q_FILLS, true },
     { 0x0864, CPUS(ZEN, PERFMON_V2), Q(FILL_FAR), true },
     { 0x0964, CPUS(ZEN, PERFMON_V2), Q(FILL_FAR), true },
+    { 0x0108, CPUS(CORE2, CORE2), Q_D_WALKS },
+    { 0x0208, CPUS(CORE2, CORE2), Q(TLB_LOAD_WALK) },
+    { 0x0408, CPUS(CORE2, CORE2), Q_LD_PAGES },
+    { 0x0808, CPUS(CORE2, CORE2), Q(TLB_STORE_WALK) },
+    { 0x010c, CPUS(CORE2, CORE2), Q_D_WALKS | Q(TLB_FETCH_WALK) },
+    { 0x10cb, CPUS(CORE2, CORE2), Q(STLB_MISS_LOADS) },
+    { 0x1282, CPUS(CORE2, CORE2), Q_C_PAGES },
+    { 0x0508, CPUS(BONNELL, BONNELL), Q(TLB_LOAD_WALK) },
+    { 0x0608, CPUS(BONNELL, BONNELL), Q(TLB_STORE_WALK) },
+    { 0x0708, CPUS(BONNELL, BONNELL), Q_D_WALKS },
+    { 0x0908, CPUS(BONNELL, BONNELL), Q_LD_PAGES },
+    { 0x0a08, CPUS(BONNELL, BONNELL), Q_ST_PAGES },
+    { 0x04cb, CPUS(BONNELL, BONNELL), Q(STLB_MISS_LOADS) },
+    { 0x0282, CPUS(BONNELL, BONNELL), Q_C_PAGES },
+    { 0x8282, CPUS(BONNELL, BONNELL), Q_C_PAGES },
+    { 0x0804, CPUS(SILVERMONT, SILVERMONT), Q(STLB_MISS_LOADS) },
+    { 0x0481, CPUS(GOLDMONT, TREMONT), Q_C_PAGES },
+    { 0x0108, CPUS(NEHALEM, SANDY_BRIDGE), Q(TLB_LOAD_WALK) },
+    { 0x0108, CPUS(HASWELL, SKYLAKE), Q(TLB_LOAD_WALK) },
+    { 0x0208, CPUS(NEHALEM, SANDY_BRIDGE), Q(TLB_LOAD_WALK) },
+    { 0x0e08, CPUS(HASWELL, ICE_LAKE) | CPUS(TREMONT, TREMONT),
+      Q(TLB_LOAD_WALK) },
+    { 0x1008, CPUS(NEHALEM, SANDY_BRIDGE), Q(TLB_LOAD_L2) },
+    { 0x6008, CPUS(HASWELL, BROADWELL), Q(TLB_LOAD_L2) },
+    { 0x2008, CPUS(SKYLAKE, ICE_LAKE) | CPUS(TREMONT, TREMONT),
+      Q(TLB_LOAD_L2) },
+    { 0x0149, CPUS(NEHALEM, WESTMERE), Q_D_WALKS },
+    { 0x0249, CPUS(NEHALEM, WESTMERE), Q_D_WALKS },
+    { 0x1049, CPUS(NEHALEM, WESTMERE), Q_D_L2 },
+    { 0x0149, CPUS(SANDY_BRIDGE, SKYLAKE), Q(TLB_STORE_WALK) },
+    { 0x0249, CPUS(SANDY_BRIDGE, IVY_BRIDGE), Q(TLB_STORE_WALK) },
+    { 0x0e49, CPUS(HASWELL, ICE_LAKE) | CPUS(TREMONT, TREMONT),
+      Q(TLB_STORE_WALK) },
+    { 0x1049, CPUS(SANDY_BRIDGE, IVY_BRIDGE), Q(TLB_STORE_L2) },
+    { 0x6049, CPUS(HASWELL, BROADWELL), Q(TLB_STORE_L2) },
+    { 0x2049, CPUS(SKYLAKE, ICE_LAKE) | CPUS(TREMONT, TREMONT),
+      Q(TLB_STORE_L2) },
+    { 0x0185, CPUS(NEHALEM, SKYLAKE), Q(TLB_FETCH_WALK) },
+    { 0x0285, CPUS(NEHALEM, IVY_BRIDGE), Q(TLB_FETCH_WALK) },
+    { 0x0e85, CPUS(HASWELL, ICE_LAKE) | CPUS(TREMONT, TREMONT),
+      Q(TLB_FETCH_WALK) },
+    { 0x1085, CPUS(SANDY_BRIDGE, IVY_BRIDGE), Q(TLB_FETCH_L2) },
+    { 0x6085, CPUS(HASWELL, BROADWELL), Q(TLB_FETCH_L2) },
+    { 0x2085, CPUS(SKYLAKE, ICE_LAKE) | CPUS(TREMONT, TREMONT),
+      Q(TLB_FETCH_L2) },
+    { 0x13d0, CPUS(TREMONT, TREMONT),
+      Q(STLB_MISS_LOADS) | Q(STLB_MISS_STORES) },
+    { 0x0e12, CPUS(GOLDEN_COVE, GOLDEN_COVE), Q(TLB_LOAD_WALK) },
+    { 0x2012, CPUS(GOLDEN_COVE, GOLDEN_COVE), Q(TLB_LOAD_L2) },
+    { 0x0e13, CPUS(GOLDEN_COVE, GOLDEN_COVE), Q(TLB_STORE_WALK) },
+    { 0x2013, CPUS(GOLDEN_COVE, GOLDEN_COVE), Q(TLB_STORE_L2) },
+    { 0x0e11, CPUS(GOLDEN_COVE, GOLDEN_COVE), Q(TLB_FETCH_WALK) },
+    { 0x2011, CPUS(GOLDEN_COVE, GOLDEN_COVE), Q(TLB_FETCH_L2) },
+    { 0x8108, CPUS(IVY_BRIDGE, IVY_BRIDGE), Q(TLB_LOAD_WALK) },
+    { 0x8208, CPUS(IVY_BRIDGE, IVY_BRIDGE), Q(TLB_LOAD_WALK) },
+    { 0x045f, CPUS(SANDY_BRIDGE, IVY_BRIDGE), Q(TLB_LOAD_L2) },
+    { 0x80cb, CPUS(NEHALEM, WESTMERE), Q(STLB_MISS_LOADS) },
+    { 0x20c8, CPUS(NEHALEM, WESTMERE), Q(TLB_FETCH_WALK) },
+    { 0x010c, CPUS(NEHALEM, WESTMERE), Q(STLB_MISS_STORES) },
+    { 0x11d0, CPUS(SANDY_BRIDGE, GOLDEN_COVE) | CPUS(TREMONT, TREMONT),
+      Q(STLB_MISS_LOADS) },
+    { 0x12d0, CPUS(SANDY_BRIDGE, GOLDEN_COVE) | CPUS(TREMONT, TREMONT),
+      Q(STLB_MISS_STORES) },
+    { 0x0085, CPUS(P6, CORE_DUO), Q_C_PAGES },
+    { 0x0080, CPUS(P6, CORE2), Q(FETCHES) },
+    { 0x0081, CPUS(P6, CORE2), Q(FETCH_MISSES) },
+    { 0x0f28, CPUS(P6, P6), Q(FETCH_MISSES) },
+    { 0x0280, CPUS(BONNELL, BROADWELL), Q(FETCH_MISSES) },
+    { 0x0380, CPUS(BONNELL, WESTMERE), Q(FETCHES) },
+    { 0x0283, CPUS(SKYLAKE, ICE_LAKE), Q(FETCH_MISSES) },
+    { 0xe424, CPUS(HASWELL, GOLDEN_COVE), Q(FETCH_MISSES) },
+    { 0x0045, CPUS(K7, K7), Q_D_L2, true },
+    { 0x0745, CPUS(K7, FAM15H), Q_D_L2, true },
+    { 0x0046, CPUS(K7, K7), Q_D_WALKS, true },
+    { 0x0746, CPUS(K7, FAM15H), Q_D_WALKS, true },
+    { 0x0f45, CPUS(ZEN, PERFMON_V2), Q_D_L2, true },
+    { 0xf045, CPUS(ZEN, PERFMON_V2), Q_D_WALKS, true },
+    { 0xff45, CPUS(ZEN, PERFMON_V2), Q_D_L2 | Q_D_WALKS, true },
+    { 0x0084, CPUS(K7, PERFMON_V2), Q(TLB_FETCH_L2) },
+    { 0x0085, CPUS(K7, K7), Q(TLB_FETCH_WALK), true },
+    { 0x0385, CPUS(K7, FAM15H), Q(TLB_FETCH_WALK), true },
+    { 0x0785, CPUS(FAM15H, PERFMON_V2), Q(TLB_FETCH_WALK), true },
+    { 0xff85, CPUS(ZEN, PERFMON_V2), Q(TLB_FETCH_WALK), true },
+    { 0x0080, CPUS(K7, PERFMON_V2), Q(FETCHES) },
+    { 0x0081, CPUS(K7, PERFMON_V2), Q(FETCH_MISSES) },
 };
 
 static void be_cpu(unsigned i)
@@ -1157,25 +1252,37 @@ static void test_events(void)
                 g_assert_cmphex(event, ==,
                                 (sel & 0xff) | (sel & 0xff00) << 8);
             }
-            for (unsigned q = 0; q < PMU_NR_COUNTED; q++) {
-                uint64_t n = 1ull << (q == PMU_INSNS ? PMU_NR_COUNTED : q);
+            /* There are more of them than a counter has bits. */
+            for (unsigned first = 0; first < PMU_NR_COUNTED; first += HALF) {
+                wr(pmc_msr(0), 0);
+                expected = 0;
+                for (unsigned q = first;
+                     q < MIN(first + HALF, PMU_NR_COUNTED); q++) {
+                    uint64_t n = 1ull << (q == PMU_INSNS ? HALF : q - first);
 
-                pmu_count(&pmu, PMU_USR, q, n);
-                pmu_count(&pmu, PMU_OS, q, 7);
-                expected += (quantities & ~Q_NEVER) >> q & 1 ? n : 0;
+                    pmu_count(&pmu, PMU_USR, q, n);
+                    pmu_count(&pmu, PMU_OS, q, 7);
+                    expected += (quantities & ~Q_NEVER) >> q & 1 ? n : 0;
+                }
+                if (!first) {
+                    expected += quantities & Q(CYCLES) ? 3ull << HALF : 0;
+                    expected += quantities & Q(REF_CYCLES) ?
+                                (3ull << HALF) / 2 : 0;
+                    expected += quantities & Q_STALLED ? 2ull << HALF : 0;
+                }
+                g_assert_cmpint(rd(pmc_msr(0)), ==, expected);
             }
-            expected += quantities & Q(CYCLES) ? 3ull << PMU_NR_COUNTED : 0;
-            expected += quantities & Q(REF_CYCLES) ?
-                        (3ull << PMU_NR_COUNTED) / 2 : 0;
-            expected += quantities & Q_STALLED ? 2ull << PMU_NR_COUNTED : 0;
-            g_assert_cmpint(rd(pmc_msr(0)), ==, expected);
             quantities &= ~Q_NEVER;
             g_assert_cmphex(pmu_wanted(&pmu, PMU_OS), ==, 0);
             g_assert_cmphex(pmu_wanted(&pmu, PMU_USR), ==,
                             quantities ? (quantities & ONES(PMU_NR_COUNTED)) |
                                          Q(INSNS) : 0);
+            g_assert_cmpint(pmu_wants_tlb(&pmu, PMU_USR), ==,
+                            (quantities & Q_TLB) != 0);
+            g_assert_cmpint(pmu_wants_fetches(&pmu, PMU_USR), ==,
+                            (quantities & Q_FETCHED) != 0);
             g_assert_cmpint(pmu_wants_caches(&pmu, PMU_USR), ==,
-                            (quantities & Q_MEMORY &
+                            (quantities & Q_MEMORY & ~Q_FETCHED &
                              ~(Q_LOADS | Q(STORES) | Q(LOCKED))) ||
                             ((quantities & Q_LOADS) &&
                              (quantities & Q_LOADS) != Q_LOADS));
@@ -1193,6 +1300,7 @@ static void test_not_modelled(void)
     unsigned step = g_test_slow() ? 1 : 61;
 
     for (unsigned cpu = 0; cpu < NR_CPUS; cpu++) {
+        unsigned walks = cpu == BONNELL ? 0x0c : cpu == SILVERMONT ? 0x05 : 0;
         unsigned n = 0;
 
         be_cpu(cpu);
@@ -1203,6 +1311,11 @@ static void test_not_modelled(void)
                 continue;
             }
             for (unsigned i = 0; i < 4 * G_N_ELEMENTS(cmask); i++) {
+                /* Of these walks it is known how many begin. */
+                if ((sel & 0xff) == walks && sel >> 8 >= 1 && sel >> 8 <= 3 &&
+                    !cmask[i / 4] && i & 2) {
+                    continue;
+                }
                 wr(evtsel_msr(0), sel | USR | EN | CMASK(cmask[i / 4]) |
                                   (i & 1 ? INV : 0) | (i & 2 ? EDGE : 0));
                 n += pmu_wanted(&pmu, PMU_USR) != 0;
@@ -1425,6 +1538,48 @@ static void test_stalled(void)
         wr(PERFEVTSEL(0), RUN | tests[i].sel | 0xa2);
         run(PMU_OS, 100);
         g_assert_cmpint(rd(PMC(0)), ==, tests[i].expected);
+    }
+}
+
+/* Atoms' page walks are clocks of these, but where they begin. */
+static void test_page_walks(void)
+{
+    static const struct {
+        uint8_t umask;
+        uint64_t expected;
+        const char *setting;
+    } tests[] = {
+        { 1, 11, "1101 page walks for data" },
+        { 2, 100, "1101 page walks for code" },
+        { 3, 111, "1101 page walks" },
+    };
+
+    for (unsigned i = 0; i < G_N_ELEMENTS(tests); i++) {
+        for (int n = 0; n < 4; n++) {
+            bool edge = n % 2;
+
+            be_intel(n / 2 ? 0x37 : 0x1c);
+            wr(PMC(0), 0);
+            wr(PERFEVTSEL(0), RUN | (n / 2 ? 0x05 : 0x0c) |
+                              tests[i].umask << 8 | (edge ? EDGE : 0));
+            pmu_count(&pmu, PMU_OS, PMU_TLB_LOAD_WALK, 1);
+            pmu_count(&pmu, PMU_OS, PMU_TLB_STORE_WALK, 10);
+            pmu_count(&pmu, PMU_OS, PMU_TLB_FETCH_WALK, 100);
+            pmu_count(&pmu, PMU_OS, PMU_TLB_LOAD_L2, 1000);
+            g_assert_cmpint(rd(PMC(0)), ==, edge ? tests[i].expected : 0);
+        }
+        check_setting(0, tests[i].setting);
+        wr(PERFEVTSEL(0), RUN | EDGE | CMASK(1) | 0x105);
+        g_assert_cmphex(pmu_wanted(&pmu, PMU_OS), ==, 0);
+    }
+    /* Zen 2's L1I has an event above FFH. */
+    for (unsigned family = 0x17; family < 0x1a; family += 2) {
+        be(PMU_VENDOR_AMD, family, family == 0x17 ? 0x31 : 0x11);
+        wr(K7_EVTSEL(0), RUN | 0x188e | 1ull << 32);
+        g_assert_true(pmu_wants_fetches(&pmu, PMU_OS));
+        check_setting(0, "1101 lines of code that miss L1I");
+        wr(K7_EVTSEL(0), RUN | 0x1f8e | 1ull << 32);
+        check_setting(0, "1101 lines of code fetched");
     }
 }
 
@@ -2397,26 +2552,25 @@ static void test_fp(void)
         uint64_t sel;
         uint8_t n[PMU_NR_FP];
     } tests[] = {
-#define EACH(width, n) [FP(width, ADD)] = (n), [FP(width, MUL)] = (n), \
-                       [FP(width, DIV)] = (n), [FP(width, OTHER)] = (n)
-#define X87     EACH(X87, 1), [FP(X87, MAC)] = 1, [FP(X87, DP)] = 1
-#define ONCE(width)     EACH(width, 1), [FP(width, MAC)] = 1, \
-                        [FP(width, DP)] = 1
-#define TWICE(width)    EACH(width, 1), [FP(width, MAC)] = 2, \
-                        [FP(width, DP)] = 2
-        { P6, 0x00c1, { X87 } },
-        { P6, 0x0010, { X87, [FP(X87, INT)] = 1 } },
-        { CORE2, 0x0010, { X87, ONCE(SS), ONCE(SD), ONCE(PS), ONCE(PD) } },
+#define ALL(width, n) [FP(width, ADD)] = 1, [FP(width, MUL)] = 1, \
+                      [FP(width, DIV)] = 1, [FP(width, OTHER)] = 1, \
+                      [FP(width, MAC)] = (n), [FP(width, DP)] = (n)
+#define ONCE(width)     ALL(width, 1)
+#define TWICE(width)    ALL(width, 2)
+        { P6, 0x00c1, { ONCE(X87) } },
+        { P6, 0x0010, { ONCE(X87), [FP(X87, INT)] = 1 } },
+        { CORE2, 0x0010,
+          { ONCE(X87), ONCE(SS), ONCE(SD), ONCE(PS), ONCE(PD) } },
         { CORE2, 0x01ca, { ONCE(PS) } },
         { CORE2, 0x0aca, { ONCE(SS), ONCE(SD) } },
         { CORE2, 0x04ca, { ONCE(PD) } },
-        { NEHALEM, 0x0110, { X87, [FP(X87, INT)] = 1 } },
+        { NEHALEM, 0x0110, { ONCE(X87), [FP(X87, INT)] = 1 } },
         { NEHALEM, 0x0410, { ONCE(SS), ONCE(SD), ONCE(PS), ONCE(PD) } },
         { NEHALEM, 0x1010, { ONCE(PS), ONCE(PD) } },
         { WESTMERE, 0x2010, { ONCE(SS), ONCE(SD) } },
         { WESTMERE, 0x4010, { ONCE(SS), ONCE(PS) } },
         { WESTMERE, 0x8010, { ONCE(SD), ONCE(PD) } },
-        { IVY_BRIDGE, 0x0110, { X87, [FP(X87, INT)] = 1 } },
+        { IVY_BRIDGE, 0x0110, { ONCE(X87), [FP(X87, INT)] = 1 } },
         { IVY_BRIDGE, 0x1010, { ONCE(PD) } },
         { IVY_BRIDGE, 0x2010, { ONCE(SS) } },
         { IVY_BRIDGE, 0x4010, { ONCE(PS) } },
@@ -2719,6 +2873,7 @@ int main(int argc, char *argv[])
     g_test_add_func("/pmu/not-modelled", test_not_modelled);
     g_test_add_func("/pmu/stalled", test_stalled);
     g_test_add_func("/pmu/ref-cycles", test_ref_cycles);
+    g_test_add_func("/pmu/page-walks", test_page_walks);
     g_test_add_func("/pmu/memory", test_memory);
     g_test_add_func("/pmu/fp", test_fp);
     g_test_add_func("/pmu/fp-period", test_fp_period);
