@@ -6,6 +6,7 @@ import struct
 
 import caches
 import predictor
+import tlb
 import x86
 
 VAL, IRE, BRE, DME, CNH, RNH = range(1, 7)
@@ -293,13 +294,16 @@ KINDS = {x86.JCC: COND, x86.CALL: CALL, x86.CALL_IND: CALL | INDIRECT,
 FAR_KINDS = {x86.FAR, x86.ENTER, x86.RETURN}
 
 WIDTH = 1 << 48
+LOCK_NOP = b'\xf0\x90'
 EN, INT = 1 << 22, 1 << 20
 GENERAL, FIXED = 6, 3           # at most; the order is that
 
 
 class Pmu:
     """Performance counters; @nmi is the address of their interrupt's handler.
-    EVENTS are sets by event select: one of what is in each set."""
+    EVENTS are sets by event select: one of what is in each set; TLB are what
+    of tlb.py a memory access or a fetch counts for, at CPL 3 only."""
+    TLB = {}
 
     def __init__(self, nmi):
         self.nmi = nmi
@@ -319,7 +323,8 @@ class Pmu:
 
     def running(self):
         """Counter, event and rows of those that are enabled."""
-        return [(i, self.EVENTS[self.evtsel[i] & self.EVENT],
+        events = {**self.EVENTS, **{e: (q,) for e, q in self.TLB.items()}}
+        return [(i, events[self.evtsel[i] & self.EVENT],
                  self.evtsel[i] >> 16 & 3)
                 for i in range(GENERAL) if self.evtsel[i] & EN]
 
@@ -338,12 +343,40 @@ class Pmu:
         for i, event, rows in self.active:
             if not rows & row or not all(what & part for part in event):
                 continue
-            self.value[i] += 1
-            if self.value[i] == WIDTH:
-                self.value[i] = 0
-                self.overflow(i)
-                if i < GENERAL and self.evtsel[i] & INT:
-                    self.pending = True
+            self.add(i)
+
+    def add(self, i):
+        self.value[i] += 1
+        if self.value[i] == WIDTH:
+            self.value[i] = 0
+            self.overflow(i)
+            if i < GENERAL and self.evtsel[i] & INT:
+                self.pending = True
+
+    def memory(self, insn, state, ip, cpl, accesses):
+        """What TLBs and L1I have seen of an instruction that has begun."""
+        if cpl == 0 and insn.kind == x86.INVLPG:
+            self.tlb.invlpg(insn.invlpg_addr(state))
+        wanted = 0
+        for _, event, rows in self.active:
+            wanted |= event[0] if rows & 1 and cpl else 0
+        found = []
+        if wanted & tlb.CODE and not wanted & tlb.FETCH:
+            self.tlb.last = self.tlb.split = None   # nobody counts lines
+        # What cannot be decoded is not fetched
+        if wanted & tlb.CODE and (ip is not None or insn.code != LOCK_NOP):
+            found += self.tlb.fetch(insn.pc, insn.end)
+        loaded = None
+        for addr, _, size, store in accesses if wanted & tlb.DATA else ():
+            # What is stored to where it comes from is one access
+            if (addr, size, store) != loaded and not any(
+                    addr in part for part in self.lwp_memory):
+                found += self.tlb.access(addr, size, store)
+            loaded = addr, size, not store
+        for i, event, rows in self.active:
+            for what in found:
+                if event[0] & what and rows & 1:
+                    self.add(i)
 
     @staticmethod
     def what(insn, ip):
@@ -473,6 +506,26 @@ class Family17h(Family15h):
 PMUS = Skylake, Skylake, Family15h, Family17h
 
 
+class SkylakeTlb(Skylake):
+    """With an STLB for all."""
+    TLB = {0x0108: tlb.LOAD_WALK, 0x2008: tlb.LOAD_L2, 0x0149: tlb.STORE_WALK,
+           0x2049: tlb.STORE_L2, 0x0185: tlb.CODE_WALK, 0x2085: tlb.CODE_L2,
+           0x0283: tlb.FETCH_MISS, 0xe424: tlb.FETCH_MISS}
+    LG_MAX, SHARED = 30, True
+
+
+class Family17hTlb(Family17h):
+    """Code has a second level of its own."""
+    EVENT = 0xf0000ffff
+    TLB = {0x0f45: tlb.LOAD_L2 | tlb.STORE_L2, 0xff45: tlb.DATA,
+           0xf045: tlb.LOAD_WALK | tlb.STORE_WALK, 0x80: tlb.FETCH,
+           0x81: tlb.FETCH_MISS, 0x84: tlb.CODE_L2, 0xff85: tlb.CODE_WALK}
+    LG_MAX, SHARED = 29, False
+
+
+TLB_PMUS = SkylakeTlb, Family17hTlb
+
+
 class Result:
     """What has been compared of a session, and the differences."""
 
@@ -502,6 +555,8 @@ def sessions(trace, output, ring_bytes, make, pmu=None):
                 counts and cpl == 3 and lwp.trains() or
                 pmu and pmu.trains(cpl)):
             prediction = branches.predict(insn, ip)
+        if pmu and pmu.TLB:
+            pmu.memory(insn, state, ip, cpl, accesses)
         if pmu:
             pmu.retire(insn if ip is not None else None, state, ip, cpl, entry,
                        prediction)

@@ -434,11 +434,14 @@ class Program:
     def counters(self):
         """Settings of performance counters, see differential-system.c."""
         rng = self.rng
-        cpl = rng.choice((0, 3, 3)) if self.bits == 64 else 3
+        cpl = rng.choice((0, 3, 3)) if (self.bits == 64 and
+                                        not self.pmu.TLB) else 3
         n, known = self.pmu.COUNTERS, self.pmu.EVENTS
         events = [rng.choice((*self.pmu.FIRST_EVENTS, *known)),
-                  *rng.choices(tuple(known), k=n - 1)]
+                  *rng.choices((*known, *self.pmu.TLB, *self.pmu.TLB),
+                               k=n - 1)]
         rows = rng.choices((USR, USR, OS, USR | OS), k=n)
+        rows = [USR if e in self.pmu.TLB else r for e, r in zip(events, rows)]
         interrupts = rng.random() < .8
         select = [e | r | EN for e, r in zip(events, rows)]
         select[0] |= INT * interrupts

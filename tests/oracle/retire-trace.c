@@ -118,8 +118,8 @@ static void switch_on(unsigned vcpu, void *unused)
 }
 
 /*
- * LWP's instructions, XSAVE and XRSTOR, WRMSR, IRET, and as a mark that
- * programs put where they like NOP with a displacement of 5Ah.
+ * LWP's instructions, XSAVE and XRSTOR, WRMSR, INVLPG, IRET, and as a mark
+ * that programs put where they like NOP with a displacement of 5Ah.
  */
 static bool wants_state(const uint8_t *p, size_t len)
 {
@@ -130,6 +130,8 @@ static bool wants_state(const uint8_t *p, size_t len)
     return (len && p[0] == 0xcf) ||
            (len > 1 && p[0] == 0x8f && (p[1] & 0x1f) >= 8) ||
            (len > 1 && p[0] == 0x0f && p[1] == 0x30) ||
+           (len > 2 && p[0] == 0x0f && p[1] == 0x01 && p[2] < 0xc0 &&
+            (p[2] & 0x38) == 0x38) ||
            (len > 2 && p[0] == 0x0f && p[1] == 0xae &&
             ((p[2] & 0x38) == 0x20 || (p[2] & 0x38) == 0x28)) ||
            (len > 3 && !memcmp(p, "\x0f\x1f\x40\x5a", 4));

@@ -9,7 +9,7 @@ PLAIN, JCC, JMP, CALL, RET, JMP_IND, CALL_IND = range(7)
 FAR, ENTER, INTO = range(7, 10)     # ENTER: always leaves for the kernel
 RETURN = 10                         # IRET, SYSRET, SYSEXIT
 LLWPCB, SLWPCB, LWPINS, LWPVAL = range(11, 15)
-XSAVE, XRSTOR, WRMSR, MARK = range(15, 19)
+XSAVE, XRSTOR, WRMSR, MARK, INVLPG = range(15, 20)
 
 NEAR_BRANCHES = {JCC, JMP, CALL, RET, JMP_IND, CALL_IND}
 STRINGS = b'\xa4\xa5\xa6\xa7\xaa\xab\xac\xad\xae\xaf'
@@ -69,10 +69,22 @@ class Insn:
             return self.jump(JCC, 4)
         if op == 0xae and p[2] < 0xc0:
             return {4: XSAVE, 5: XRSTOR}.get(p[2] >> 3 & 7, PLAIN)
+        if op == 0x01 and p[2] < 0xc0 and p[2] & 0x38 == 0x38:
+            return INVLPG
         if p[1:4] == b'\x1f\x40\x5a':
             return MARK
         return {0x05: ENTER, 0x34: ENTER, 0x07: RETURN, 0x35: RETURN,
                 0x30: WRMSR}.get(op, PLAIN)
+
+    def invlpg_addr(self, state):
+        """The operand of INVLPG: (REG), DISP(REG), or an absolute address."""
+        modrm = self.code[self.code.index(0x0f) + 2]
+        if modrm & 7 == 4:
+            return int.from_bytes(self.code[-4:], 'little')
+        reg = state[modrm & 7 | (self.code[0] & 0x41 == 0x41) * 8]
+        size = (0, 1, 4)[modrm >> 6]
+        return reg + int.from_bytes(self.code[len(self.code) - size:],
+                                    'little', signed=True)
 
     def __str__(self):
         return f'{self.pc:x}: {self.code.hex(" ")}'
