@@ -29,7 +29,7 @@ if [ -d "$roots.away" ]; then
     as_root rm -rf "$roots"
     mv "$roots.away" "$roots"
 fi
-mkdir -p "$roots" "$work/empty"
+mkdir -p "$roots" "$dir/kernels" "$work/empty"
 cd "$work" || exit
 (need_packages mmdebstrap debian-archive-keyring buildah umoci e2fsprogs \
     qemu-utils attr gcc gdb libc6-dev linux-perf perl python3) >> "$log" 2>&1 ||
@@ -148,18 +148,18 @@ END
     gcc -O1 -g -static -o "$what/bin/works" works.c
 }
 
-buildah() {
+with_buildah() {
     as_root buildah --root "$dir/containers" --runroot "$dir/containers/run" \
         --storage-driver vfs "$@"
 }
 
 # image FORMAT TREE: from scratch
 image() {
-    c=$(buildah from scratch) &&
-        buildah copy -q "$c" "$2" / &&
-        buildah config --env MINE=buildah --workingdir /work "$c" &&
-        buildah commit -q "$c" "$1:$what:latest" &&
-        buildah rm "$c" &&
+    c=$(with_buildah from scratch) &&
+        with_buildah copy -q "$c" "$2" / &&
+        with_buildah config --env MINE=buildah --workingdir /work "$c" &&
+        with_buildah commit -q "$c" "$1:$what:latest" &&
+        with_buildah rm "$c" &&
         as_root chown -R "$(id -u)" "$what"
     status=$?
     as_root rm -rf "$dir/containers"
@@ -198,21 +198,35 @@ material() {
     esac
 }
 
-# Of Debian's, with what the driver is built against
+# kernel_packages SUITE...: of the first that has it, with what the driver is
+# built against
 kernel_packages() {
+    for suite; do
+        kernel_of "$suite" && return
+    done
+    return 1
+}
+
+kernel_of() {
     meta=cloud-amd64
-    fetch_debs "$what" "$1" linux-image-$meta linux-headers-$meta
+    for p in linux-image linux-headers; do
+        fetch_debs "$what" "$1" $p-$meta || return
+    done
     image=$(dependency linux-image-$meta linux-image-)
     headers=$(dependency linux-headers-$meta linux-headers-)
-    fetch_debs "$what" "$1" "$image" "$headers"
-    # shellcheck disable=SC2046 # words
-    fetch_debs "$what" "$1" $(dependency "$image" linux-binary-) \
+    for p in "$image" "$headers"; do
+        fetch_debs "$what" "$1" "$p" || return
+    done
+    # In newer ones, that has parts.
+    for p in $(dependency "$image" linux-binary-) \
         $(dependency "$image" linux-modules-) \
         $(dependency "$headers" linux-headers-) \
-        $(dependency "$headers" linux-kbuild-)
+        $(dependency "$headers" linux-kbuild-); do
+        fetch_debs "$what" "$1" "$p" || return
+    done
     sed -i "s|^include /usr/src/|include $what/usr/src/|" \
-        "$what/usr/src/$headers/Makefile"
-    echo "${image#linux-image-}" > "$what/version"
+        "$what/usr/src/$headers/Makefile" &&
+        echo "${image#linux-image-}" > "$what/version"
 }
 
 # --- roots ------------------------------------------------------------------
@@ -438,16 +452,17 @@ replay() {
 
 # --- kernels ----------------------------------------------------------------
 
-# kernel NAME SUITE ROOT
+# kernel NAME ROOT SUITE...
 kernel() {
-    if ! made "kernels/$1" cached kernel_packages "$2" ||
-        ! material program || ! material "$3"; then
-        echo "SKIP Debian $2's cannot be had; see $log"
+    which=$1
+    root_too=$2
+    shift 2
+    if ! made "kernels/$which" kernel_packages "$@" ||
+        ! material program || ! material "$root_too"; then
+        echo "SKIP Debian's of $* cannot be had; see $log"
         return
     fi
-    which=$1
-    root_too=$3
-    tree=$dir/kernels/$1
+    tree=$dir/kernels/$which
     version=$(cat "$tree/version")
     image=$(ls "$tree/boot/vmlinuz-$version" \
         "$tree/usr/lib/modules/$version/vmlinuz" 2> /dev/null)
@@ -597,9 +612,9 @@ once own-tools own_tools
 once keep keep
 once share share
 once replay replay
-once kernel-5.10 kernel 5.10 bullseye-security 12
-once kernel-6.1 kernel 6.1 bookworm 13
-once kernel-newest kernel newest trixie-backports sid
+once kernel-5.10 kernel 5.10 12 bullseye-security bullseye
+once kernel-6.1 kernel 6.1 13 bookworm
+once kernel-newest kernel newest sid trixie-backports
 once page page
 [ -z "$left" ] || echo "SKIP own-world: left are$left"
 cd "$state" || exit
