@@ -201,6 +201,8 @@ material() {
 # kernel_packages SUITE...: of the first that has it, with what the driver is
 # built against
 kernel_packages() {
+    lock 8 "$cache/lock"
+    cache_locked=1
     for suite; do
         kernel_of "$suite" && return
     done
