@@ -439,9 +439,9 @@ replay() {
         ok=$?
         cd "$work" || exit
         mv "$roots.away" "$roots"
+        mv empty/output empty/said .
         [ $ok = 0 ] || continue
-        check "$r: and nothing is left there" [ -z "$(ls -A empty)" ]
-        mv empty/* . 2> /dev/null
+        check "$r: nothing else is left there" [ -z "$(ls -A empty)" ]
         case $r in
         umoci)
             says "$r: gdb stops" said '^Breakpoint 1, main'
