@@ -168,13 +168,13 @@ says "$log" 'neither a bzImage nor a vmlinux'
 name=guest-own-gdb
 log=$logs/$name.log
 n=0
-until grep -q 'waits for' "$log" || [ $((n += 1)) -gt 300 ]; do
+until grep -q 'waits for' "$log" || [ $((n += 1)) -gt 900 ]; do
     sleep 0.2
 done
 port=$(sed -n "s/.*target remote :\([0-9]*\)'.*/\1/p" "$log")
 until gdb -q -nx -batch -ex "target remote :$port" -ex 'info registers rip' \
     -ex detach > gdb.out 2>&1 && grep -q fff0 gdb.out; do
-    [ $((n += 1)) -lt 400 ] || break
+    [ $((n += 1)) -lt 1000 ] || break
     sleep 0.2
 done
 wait
