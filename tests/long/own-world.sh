@@ -284,7 +284,9 @@ boot_root() {
         ;;
     esac || return
     head -n "$(wc -l < expected)" said > line
-    check "$* --run" cmp line expected
+    label=
+    for label; do :; done
+    check "in $root_name: ${label:+$label }--run" cmp line expected
 }
 
 in_root() {
@@ -488,9 +490,7 @@ kernel() {
     if grep -q 'without a driver: it does not build' "$boot_log"; then
         check "no driver, which is said" [ $status = 1 ]
         says "no LWP, which is said" "$boot_log" 'makes no LWP available'
-        case $which in
-        5.10 | 6.1) echo "FAIL the driver does not build" ;;
-        esac
+        [ "$which" != 6.1 ] || echo "FAIL the driver does not build"
     else
         check "with the driver: status 0" [ $status = 0 ]
         says "with the driver: loaded" "$boot_log" '^guest: driver loaded'
