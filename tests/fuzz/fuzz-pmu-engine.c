@@ -41,6 +41,8 @@ static const struct {
     { PMU_VENDOR_INTEL, 6, 0x5e }, { PMU_VENDOR_INTEL, 6, 0x6a },
     { PMU_VENDOR_AMD, 15, 0x6b }, { PMU_VENDOR_AMD, 0x15, 2 },
     { PMU_VENDOR_AMD, 0x19, 0x11 }, { PMU_VENDOR_INTEL, 6, 0x8f },
+    { PMU_VENDOR_INTEL, 6, 0x1c }, { PMU_VENDOR_INTEL, 6, 0x37 },
+    { PMU_VENDOR_AMD, 0x17, 0x31 },
 };
 
 static const uint32_t msrs[] = {
@@ -48,14 +50,17 @@ static const uint32_t msrs[] = {
     0x309, 0x30a, 0x30b, 0x30c, 0x38d, 0x38e, 0x38f, 0x390, 0x391, 0x392,
     0x1d9, 0x345, 0x48, 0x600, 0xc0000300, 0xc0000301, 0xc0000302,
     0xc0010000, 0xc0010001, 0xc0010004, 0xc0010005, 0xc0010200, 0xc0010201,
-    0xc0010208, 0xc0010209, 0xc0000303, 0x1a6, 0x1a7,
+    0xc0010208, 0xc0010209, 0xc0000303, 0x1a6, 0x1a7, 0xe7, 0xe8,
 };
+
+#define MERGE       0xf000000ffull
 
 /* Events of some PMU */
 static const uint16_t events[] = {
     0x00c0, 0x003c, 0x013c, 0x00c4, 0x01c4, 0x20c4, 0x00c5, 0x01cb, 0x0076,
     0x00c2, 0x0079, 0x00cf, 0x412e, 0x00d0, 0x00a2, 0x04d2, 0x01b7, 0x01bb,
-    0x012a,
+    0x012a, 0x00c1, 0x0010, 0x0f10, 0xf110, 0x0f03, 0xff03, 0x0702, 0x3fc7,
+    0x0111, 0x0fca, 0x010c, 0x0305, 0x0e08, 0x0185, 0x0283,
 };
 
 static void write_msr(uint8_t select, uint64_t val)
@@ -130,6 +135,11 @@ static int model_counts(const PmuState *s, unsigned n, PmuRow row,
 
     if (fixed ? n - PMU_MAX_GP >= config.fixed : n >= config.counters) {
         return 0;
+    }
+    /* Zen's odd counters can be the upper bits of those before them. */
+    if (amd && !fixed && (n | 1) < config.counters &&
+        (s->evtsel[n | 1] & MERGE) == MERGE) {
+        return -1;
     }
     if ((global && !(s->global_ctrl >> bit & 1)) ||
         s->global_status >> 59 & 1) {
@@ -287,6 +297,19 @@ static void interrupt(PmuRow row)
     same(pmu_sync(&lazy, &config), pmi, "PMI of an interrupt");
 }
 
+/* An instruction of one kind of them, which the model does not know */
+static void floating(PmuRow row, uint8_t kind)
+{
+    uint64_t n[PMU_NR_FP] = { 0 };
+    bool pmi;
+
+    n[kind % PMU_NR_FP] = 1;
+    pmu_count_fp(&lazy, &config, row, n);
+    pmu_count_fp(&eager, &config, row, n);
+    pmi = count(row, PMU_BIT(PMU_INSNS));
+    same(pmu_sync(&lazy, &config), pmi, "PMI of a floating-point instruction");
+}
+
 static void check(void)
 {
     PmuState copy = lazy;
@@ -313,7 +336,9 @@ static void load_state(void)
     uint64_t val = take(8);
 
     memcpy((uint8_t *)&copy + at, &val, 8);
-    copy.smm_frozen = copy.smm_frozen != false;
+    /* No stream has anything else for a bool. */
+    *(uint8_t *)&copy.smm_frozen &= 1;
+    *(uint8_t *)&copy.clocks &= 1;
     if (pmu_load_state(&copy, &config)) {
         lazy = eager = copy;
         memcpy(ref_fraction, copy.ref_fraction, sizeof(ref_fraction));
@@ -384,7 +409,7 @@ static void step(uint8_t op, uint8_t how)
     uint64_t a = 0, b = 0;
     uint32_t ecx, unknown[2];
 
-    switch (op % 14) {
+    switch (op % 16) {
     case 0:
         write_msr(how, take(8));
         break;
@@ -443,6 +468,12 @@ static void step(uint8_t op, uint8_t how)
         /* A mask of offcore responses */
         a = 1 | take(2) << 8;
         write_msr(37 + (how & 1), a | take(2) << 24);
+        break;
+    case 14:
+        floating(row, how);
+        break;
+    case 15:
+        write_msr(29, MERGE | 1u << 22);
         break;
     }
 }

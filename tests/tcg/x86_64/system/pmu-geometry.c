@@ -182,7 +182,8 @@ static uint16_t find_event(int level)
             continue;
         }
         asm volatile("wbinvd" : : : "memory");
-        if (count(*e, LINE, 1) == 1) {
+        /* Some count pages, of which these lines need one. */
+        if (count(*e, LINE, 2) == 2) {
             return *e;
         }
     }
