@@ -104,7 +104,7 @@ with tarfile.open(fileobj=layer, mode='w') as tar:
 layer = layer.getvalue()
 config = json.dumps({
     'architecture': 'amd64', 'os': 'linux',
-    'config': {'Env': ['PATH=/bin'], 'WorkingDir': '/work'},
+    'config': {'Env': ['PATH=/bin'],  'WorkingDir': '/made'},
     'rootfs': {'type': 'layers', 'diff_ids':
                ['sha256:' + hashlib.sha256(layer).hexdigest()]}}).encode()
 name = hashlib.sha256(config).hexdigest() + '.json'
@@ -115,7 +115,7 @@ with tarfile.open('image.tar', 'w') as tar:
         {'Config': name, 'RepoTags': None, 'Layers': ['layer.tar']}]).encode())
 END
 # Which does not have the directory that it is to run in
-boot record 0 --rr --root image.tar --run works /work/file
+boot record 0 --rr --root image.tar --run works /made/file
 says out "^had '', not Debian"
 says "$log" '^boot: prepared .*, booted .*, ran .*, saved '
 gzip -c "$top/$(sed -n 's/.*the recording is \(.*\);.*/\1/p' "$log")" \
