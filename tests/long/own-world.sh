@@ -157,7 +157,7 @@ with_buildah() {
 image() {
     c=$(with_buildah from scratch) &&
         with_buildah copy -q "$c" "$2" / &&
-        with_buildah config --env MINE=buildah --workingdir /work "$c" &&
+        with_buildah config --env MINE=buildah --workingdir /made "$c" &&
         with_buildah commit -q "$c" "$1:$what:latest" &&
         with_buildah rm "$c" &&
         as_root chown -R "$(id -u)" "$what"
@@ -174,7 +174,7 @@ layout() {
         umoci insert --image "$what:mine" works.c /bin/gone &&
         umoci insert --image "$what:mine" --whiteout /bin/gone &&
         umoci config --image "$what:mine" --config.env MINE=umoci \
-            --config.env PATH=/bin --config.workingdir /work
+            --config.env PATH=/bin --config.workingdir /made
 }
 
 # material NAME: what a root is made of, and it
@@ -260,7 +260,7 @@ choose() {
     case $1 in
     buildah | umoci)
         [ "$1" = buildah ] || root_is=$root_is:mine
-        echo "$("$roots/program/bin/works" | sed 's/,.*//'), MINE=$1 in /work" \
+        echo "$("$roots/program/bin/works" | sed 's/,.*//'), MINE=$1 in /made" \
             > expected
         return
         ;;
