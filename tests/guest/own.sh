@@ -104,7 +104,7 @@ with tarfile.open(fileobj=layer, mode='w') as tar:
 layer = layer.getvalue()
 config = json.dumps({
     'architecture': 'amd64', 'os': 'linux',
-    'config': {'Env': ['PATH=/bin'],  'WorkingDir': '/made'},
+    'config': {'Env': ['PATH=/bin'], 'WorkingDir': '/made'},
     'rootfs': {'type': 'layers', 'diff_ids':
                ['sha256:' + hashlib.sha256(layer).hexdigest()]}}).encode()
 name = hashlib.sha256(config).hexdigest() + '.json'
