@@ -105,8 +105,9 @@ debian_kernel() {
     version=$(cat "$kernel/complete")
     kernel_name=$version
     image=$kernel/boot/vmlinuz-$version
-    case $linux in
-    *-debug) ;;
+    # That does not come back from suspend to RAM, which only these can want.
+    case $linux,$mode in
+    *-debug,* | *,shell | *,test) ;;
     *) unpack_kernel; image=$kernel/boot/vmlinux ;;
     esac
     modules=$kernel/lib/modules/$version
