@@ -396,6 +396,7 @@ static inline bool pmu_wants_fp(const PmuState *s, PmuRow row)
 /* @n[PMU_FP(width, kind)] of them have been counted in @row; as pmu_count(). */
 void pmu_count_fp(PmuState *s, const PmuConfig *config, PmuRow row,
                   const uint64_t n[PMU_NR_FP]);
+
 /* Whether it matters which pages have entries in DTLB. */
 static inline bool pmu_wants_tlb(const PmuState *s, PmuRow row)
 {
