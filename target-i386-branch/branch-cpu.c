@@ -77,6 +77,11 @@ static void branch_reset_cpu(void *opaque)
 #endif
 }
 
+void branch_cpu_init(X86CPU *cpu)
+{
+    branch_init(&cpu->branch);
+}
+
 bool branch_cpu_realize(X86CPU *cpu, Error **errp)
 {
     BranchConfig *config = &cpu->branch_config;

@@ -18,7 +18,7 @@
 static uint32_t branch_cpu_wants(X86CPU *cpu, bool os)
 {
     return branch_wants(&cpu->branch, &cpu->branch_config, os,
-                        cpu->env.pmu.global_status & PMU_STATUS_LBR_FRZ);
+                        cpu->pmu.global_status & PMU_STATUS_LBR_FRZ);
 }
 
 static RetireWants branch_retire_wants(CPUX86State *env, RetireRow row)
@@ -193,7 +193,7 @@ static void record(CPUX86State *env, RetireRow row, uint64_t ip,
     };
 
     branch_record(&cpu->branch, &cpu->branch_config, &cpu->branch_ring,
-                  &branch, env->pmu.global_status & PMU_STATUS_LBR_FRZ,
+                  &branch, cpu->pmu.global_status & PMU_STATUS_LBR_FRZ,
                   retire_clock(&env->retire));
     store_far(env, ip);
 }
@@ -313,7 +313,7 @@ void branch_cpu_pmi(CPUX86State *env)
     X86CPU *cpu = env_archcpu(env);
 
     branch_pmi(&cpu->branch, &cpu->branch_config,
-               env->pmu.debugctl & PMU_FREEZE_LBRS_ON_PMI);
+               cpu->pmu.debugctl & PMU_FREEZE_LBRS_ON_PMI);
 }
 
 static bool lbr_is_virtual(CPUX86State *env)
@@ -333,7 +333,7 @@ static void svm_save(CPUX86State *env, uint64_t vmcb)
 
     branch_svm_save(&cpu->branch, &cpu->branch_config, &cpu->branch_ring, &s);
     x86_stq_phys(cs, vmcb + offsetof(struct vmcb, save.dbgctl),
-                 s.debugctl | env->pmu.debugctl);
+                 s.debugctl | cpu->pmu.debugctl);
     x86_stq_phys(cs, vmcb + offsetof(struct vmcb, save.br_from), s.br_from);
     x86_stq_phys(cs, vmcb + offsetof(struct vmcb, save.br_to), s.br_to);
     x86_stq_phys(cs, vmcb + offsetof(struct vmcb, save.last_excp_from),
@@ -355,7 +355,7 @@ static void svm_load(CPUX86State *env, uint64_t vmcb)
     };
 
     branch_svm_load(&cpu->branch, &cpu->branch_config, &cpu->branch_ring, &s);
-    env->pmu.debugctl = s.debugctl & cpu->branch_config.debugctl_other;
+    cpu->pmu.debugctl = s.debugctl & cpu->branch_config.debugctl_other;
     cpu->branch_used = true;
     branch_cpu_sync(cpu);
 }
@@ -402,7 +402,7 @@ uint64_t branch_cpu_rdmsr(CPUX86State *env, uint32_t msr, uintptr_t ra)
         break;
     }
     if (msr == MSR_IA32_DEBUGCTL) {
-        val |= env->pmu.debugctl;
+        val |= cpu->pmu.debugctl;
     }
     return val;
 }
@@ -428,7 +428,7 @@ void branch_cpu_wrmsr(CPUX86State *env, uint32_t msr, uint64_t val,
     }
     cpu->branch_used |= val != 0;
     if (msr == MSR_IA32_DEBUGCTL) {
-        env->pmu.debugctl = val & cpu->branch_config.debugctl_other;
+        cpu->pmu.debugctl = val & cpu->branch_config.debugctl_other;
     }
     branch_cpu_sync(cpu);
 }

@@ -15,6 +15,9 @@ uint64_t branch_cpu_supported(X86CPU *cpu, FeatureWord w);
 bool branch_cpu_realize(X86CPU *cpu, Error **errp);
 void branch_cpu_unrealize(X86CPU *cpu);
 
+/* INIT and RESET; the rest of RESET is a reset handler's. */
+void branch_cpu_init(X86CPU *cpu);
+
 /*
  * To be sent when there is anything, before "cpu/arch_lbr"; and before and
  * after the loading of a CPU's state.

@@ -21,7 +21,7 @@ static int pmu_pre_save(void *opaque)
 
     retire_cpu_settle(&cpu->env);
     /* Between two instructions every interrupt is with the APIC already. */
-    pmu_settle(&cpu->env.pmu, &cpu->pmu_config);
+    pmu_settle(&cpu->pmu, &cpu->pmu_config);
     /* What goes on from here sees what the destination will. */
     retire_cpu_flush(cpu);
     return 0;
@@ -37,12 +37,12 @@ static int pmu_post_load(void *opaque, int version_id)
                      "which this CPU does not have", CPU(cpu)->cpu_index);
         return -EINVAL;
     }
-    if (!pmu_load_state(&env->pmu, &cpu->pmu_config)) {
+    if (!pmu_load_state(&cpu->pmu, &cpu->pmu_config)) {
         error_report("CPU %d: inconsistent performance counters in the "
                      "incoming stream", CPU(cpu)->cpu_index);
         return -EINVAL;
     }
-    pmu_set_svm(&env->pmu, &cpu->pmu_config, env->efer & MSR_EFER_SVME,
+    pmu_set_svm(&cpu->pmu, &cpu->pmu_config, env->efer & MSR_EFER_SVME,
                 env->hflags & HF_GUEST_MASK);
     retire_cpu_flush(cpu);
     cpu->pmu_loaded = true;
@@ -55,9 +55,9 @@ int pmu_cpu_pre_load(void *opaque)
 
     branch_cpu_pre_load(cpu);
     cpu->pmu_loaded = false;
-    memset(cpu->env.pmu.offcore, 0, sizeof(cpu->env.pmu.offcore));
-    cpu->env.pmu.mperf = cpu->env.pmu.aperf = 0;
-    cpu->env.pmu.clocks = false;
+    memset(cpu->pmu.offcore, 0, sizeof(cpu->pmu.offcore));
+    cpu->pmu.mperf = cpu->pmu.aperf = 0;
+    cpu->pmu.clocks = false;
     return 0;
 }
 
@@ -75,7 +75,7 @@ static bool offcore_needed(void *opaque)
 {
     X86CPU *cpu = opaque;
 
-    return cpu->env.pmu.offcore[0] || cpu->env.pmu.offcore[1];
+    return cpu->pmu.offcore[0] || cpu->pmu.offcore[1];
 }
 
 static const VMStateDescription vmstate_pmu_offcore = {
@@ -84,7 +84,7 @@ static const VMStateDescription vmstate_pmu_offcore = {
     .minimum_version_id = 1,
     .needed = offcore_needed,
     .fields = (const VMStateField[]) {
-        VMSTATE_UINT64_ARRAY(env.pmu.offcore, X86CPU, PMU_NR_OFFCORE),
+        VMSTATE_UINT64_ARRAY(pmu.offcore, X86CPU, PMU_NR_OFFCORE),
         VMSTATE_END_OF_LIST()
     }
 };
@@ -93,7 +93,7 @@ static bool clocks_needed(void *opaque)
 {
     X86CPU *cpu = opaque;
 
-    return cpu->env.pmu.clocks;
+    return cpu->pmu.clocks;
 }
 
 static const VMStateDescription vmstate_pmu_clocks = {
@@ -102,9 +102,9 @@ static const VMStateDescription vmstate_pmu_clocks = {
     .minimum_version_id = 1,
     .needed = clocks_needed,
     .fields = (const VMStateField[]) {
-        VMSTATE_UINT64(env.pmu.mperf, X86CPU),
-        VMSTATE_UINT64(env.pmu.aperf, X86CPU),
-        VMSTATE_BOOL(env.pmu.clocks, X86CPU),
+        VMSTATE_UINT64(pmu.mperf, X86CPU),
+        VMSTATE_UINT64(pmu.aperf, X86CPU),
+        VMSTATE_BOOL(pmu.clocks, X86CPU),
         VMSTATE_END_OF_LIST()
     }
 };
@@ -117,16 +117,16 @@ const VMStateDescription vmstate_pmu = {
     .pre_save = pmu_pre_save,
     .post_load = pmu_post_load,
     .fields = (const VMStateField[]) {
-        VMSTATE_UINT64_ARRAY(env.pmu.evtsel, X86CPU, PMU_MAX_GP),
-        VMSTATE_UINT64_ARRAY(env.pmu.value, X86CPU, PMU_NR_COUNTERS),
-        VMSTATE_UINT64(env.pmu.fixed_ctr_ctrl, X86CPU),
-        VMSTATE_UINT64(env.pmu.global_ctrl, X86CPU),
-        VMSTATE_UINT64(env.pmu.global_status, X86CPU),
-        VMSTATE_UINT64(env.pmu.debugctl, X86CPU),
-        VMSTATE_UINT64(env.pmu.smm_global_ctrl, X86CPU),
-        VMSTATE_UINT64(env.pmu.smm_debugctl, X86CPU),
-        VMSTATE_UINT32_ARRAY(env.pmu.ref_fraction, X86CPU, PMU_NR_ROWS),
-        VMSTATE_BOOL(env.pmu.smm_frozen, X86CPU),
+        VMSTATE_UINT64_ARRAY(pmu.evtsel, X86CPU, PMU_MAX_GP),
+        VMSTATE_UINT64_ARRAY(pmu.value, X86CPU, PMU_NR_COUNTERS),
+        VMSTATE_UINT64(pmu.fixed_ctr_ctrl, X86CPU),
+        VMSTATE_UINT64(pmu.global_ctrl, X86CPU),
+        VMSTATE_UINT64(pmu.global_status, X86CPU),
+        VMSTATE_UINT64(pmu.debugctl, X86CPU),
+        VMSTATE_UINT64(pmu.smm_global_ctrl, X86CPU),
+        VMSTATE_UINT64(pmu.smm_debugctl, X86CPU),
+        VMSTATE_UINT32_ARRAY(pmu.ref_fraction, X86CPU, PMU_NR_ROWS),
+        VMSTATE_BOOL(pmu.smm_frozen, X86CPU),
         VMSTATE_END_OF_LIST()
     },
     .subsections = (const VMStateDescription *const []) {

@@ -3,6 +3,7 @@
 
 #include "qemu/osdep.h"
 #include "qapi/error.h"
+#include "system/reset.h"
 #include "system/tcg.h"
 #include "pmu.h"
 #include "branch/branch.h"
@@ -175,6 +176,16 @@ static bool same_for_all(const PmuConfig *config, Error **errp)
     return true;
 }
 
+static void pmu_reset_cpu(void *opaque)
+{
+    X86CPU *cpu = opaque;
+
+    pmu_reset(&cpu->pmu, &cpu->pmu_config);
+#ifdef CONFIG_TCG
+    cpu_sync_retire(&cpu->env);
+#endif
+}
+
 bool pmu_cpu_realize(X86CPU *cpu, Error **errp)
 {
     CPUX86State *env = &cpu->env;
@@ -237,6 +248,9 @@ bool pmu_cpu_realize(X86CPU *cpu, Error **errp)
                                     family(env) == 0x15;
     retire_add_observer(cpu, &pmu_observer, true);
 #endif
+    pmu_reset_cpu(cpu);
+    /* INIT is a reset of the CPU, too, but keeps these. */
+    qemu_register_reset(pmu_reset_cpu, cpu);
     return true;
 }
 
@@ -265,10 +279,9 @@ void pmu_cpu_cpuid(X86CPU *cpu, uint32_t leaf, uint32_t *eax, uint32_t *ebx,
     *edx = regs[3];
 }
 
-void pmu_cpu_reset(X86CPU *cpu)
+void pmu_cpu_unrealize(X86CPU *cpu)
 {
     if (has_pmu(cpu)) {
-        pmu_reset(&cpu->env.pmu, &cpu->pmu_config);
-        branch_init(&cpu->branch);
+        qemu_unregister_reset(pmu_reset_cpu, cpu);
     }
 }

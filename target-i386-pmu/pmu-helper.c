@@ -52,14 +52,18 @@ static const PmuQuantity memory_quantities[] = {
     [RETIRE_TLB_FETCH_WALK] = PMU_TLB_FETCH_WALK,
 };
 
+static PmuState *pmu_state(CPUX86State *env)
+{
+    return &env_archcpu(env)->pmu;
+}
+
 static RetireWants pmu_retire_wants(CPUX86State *env, RetireRow row)
 {
-    PmuState *s = &env->pmu;
-    const PmuConfig *config = &env_archcpu(env)->pmu_config;
+    PmuState *s = pmu_state(env);
     RetireWants wants = RETIRE_WANT_COUNT;
     uint64_t wanted;
 
-    pmu_set_svm(s, config, env->efer & MSR_EFER_SVME,
+    pmu_set_svm(s, &env_archcpu(env)->pmu_config, env->efer & MSR_EFER_SVME,
                 env->hflags & HF_GUEST_MASK);
     wanted = pmu_wanted(s, (PmuRow)row);
     if (!wanted) {
@@ -92,10 +96,11 @@ static RetireWants pmu_retire_wants(CPUX86State *env, RetireRow row)
 static void pmu_retire_distance(CPUX86State *env, RetireRow row,
                                 RetireDistance *d)
 {
+    X86CPU *cpu = env_archcpu(env);
     uint32_t branches;
     uint64_t due;
-    uint32_t insns = pmu_distances(&env->pmu, &env_archcpu(env)->pmu_config,
-                                   (PmuRow)row, &branches, &due);
+    uint32_t insns = pmu_distances(&cpu->pmu, &cpu->pmu_config, (PmuRow)row,
+                                   &branches, &due);
 
     retire_look_behind(d, insns);
     d->branches = MIN(d->branches, branches);
@@ -121,7 +126,7 @@ static void count_quantity(CPUX86State *env, RetireRow row, PmuQuantity q,
                            uint64_t n)
 {
     if (n) {
-        pmu_count(&env->pmu, (PmuRow)row, q, n);
+        pmu_count(pmu_state(env), (PmuRow)row, q, n);
     }
 }
 
@@ -135,17 +140,17 @@ static void pmu_retire_count(CPUX86State *env, RetireRow row,
         count_quantity(env, row, i, n->branches[i]);
     }
     if (n->memory) {
-        count_memory(&env->pmu, (PmuRow)row, n->memory);
+        count_memory(pmu_state(env), (PmuRow)row, n->memory);
     }
     if (n->fp) {
-        pmu_count_fp(&env->pmu, &env_archcpu(env)->pmu_config, (PmuRow)row,
-                     n->fp);
+        pmu_count_fp(pmu_state(env), &env_archcpu(env)->pmu_config,
+                     (PmuRow)row, n->fp);
     }
 }
 
 void pmu_cpu_peek(CPUX86State *env, PmuState *s)
 {
-    *s = env->pmu;
+    *s = *pmu_state(env);
     pmu_settle(s, &env_archcpu(env)->pmu_config);
 }
 
@@ -160,7 +165,7 @@ void pmu_cpu_signal(CPUX86State *env)
     CPUState *cs = CPU(cpu);
     run_on_cpu_data masks;
 
-    trace_pmu_pmi(cs->cpu_index, env->eip, env->pmu.global_status);
+    trace_pmu_pmi(cs->cpu_index, env->eip, cpu->pmu.global_status);
     branch_cpu_pmi(env);
     if (!cpu->apic_state) {
         return;
@@ -177,7 +182,7 @@ void pmu_cpu_signal(CPUX86State *env)
 
 static void pmu_retire_sync(CPUX86State *env)
 {
-    if (pmu_sync(&env->pmu, &env_archcpu(env)->pmu_config)) {
+    if (pmu_sync(pmu_state(env), &env_archcpu(env)->pmu_config)) {
         pmu_cpu_signal(env);
     }
 }
@@ -209,9 +214,9 @@ const RetireObserver pmu_observer = {
 
 void pmu_cpu_interrupt(CPUX86State *env)
 {
-    if (pmu_wanted(&env->pmu, (PmuRow)retire_row(env)) &
+    if (pmu_wanted(pmu_state(env), (PmuRow)retire_row(env)) &
         PMU_BIT(PMU_INTERRUPTS)) {
-        pmu_count(&env->pmu, (PmuRow)retire_row(env), PMU_INTERRUPTS, 1);
+        pmu_count(pmu_state(env), (PmuRow)retire_row(env), PMU_INTERRUPTS, 1);
         pmu_retire_sync(env);
         cpu_sync_retire(env);
     }
@@ -223,7 +228,7 @@ void pmu_cpu_interrupt(CPUX86State *env)
  */
 static void count_from_here(CPUX86State *env, bool counted)
 {
-    if (!counted && pmu_wanted(&env->pmu, PMU_OS)) {
+    if (!counted && pmu_wanted(pmu_state(env), PMU_OS)) {
         pmu_retire_observe(env, &(RetireStory) { .row = RETIRE_OS });
         cpu_sync_retire(env);
     }
@@ -232,12 +237,12 @@ static void count_from_here(CPUX86State *env, bool counted)
 uint64_t pmu_cpu_rdmsr(CPUX86State *env, uint32_t msr, uintptr_t ra)
 {
     X86CPU *cpu = env_archcpu(env);
-    bool counted = pmu_wanted(&env->pmu, PMU_OS);
+    bool counted = pmu_wanted(&cpu->pmu, PMU_OS);
     uint64_t val = 0;
 
     if (cpu->enable_pmu) {
         retire_cpu_settle(env);
-        if (pmu_rdmsr(&env->pmu, &cpu->pmu_config, msr, &val) == PMU_MSR_GP) {
+        if (pmu_rdmsr(&cpu->pmu, &cpu->pmu_config, msr, &val) == PMU_MSR_GP) {
             raise_exception_err_ra(env, EXCP0D_GPF, 0, ra);
         }
         count_from_here(env, counted);
@@ -248,7 +253,7 @@ uint64_t pmu_cpu_rdmsr(CPUX86State *env, uint32_t msr, uintptr_t ra)
 void pmu_cpu_wrmsr(CPUX86State *env, uint32_t msr, uint64_t val, uintptr_t ra)
 {
     X86CPU *cpu = env_archcpu(env);
-    PmuState *s = &env->pmu;
+    PmuState *s = &cpu->pmu;
     bool counted = pmu_wanted(s, PMU_OS);
     uint32_t event;
 
@@ -298,7 +303,7 @@ bool pmu_cpu_rdpmc(CPUX86State *env, uintptr_t ra)
         return false;
     }
     retire_cpu_settle(env);
-    if (!pmu_rdpmc(&env->pmu, &cpu->pmu_config, env->regs[R_ECX], &val)) {
+    if (!pmu_rdpmc(&cpu->pmu, &cpu->pmu_config, env->regs[R_ECX], &val)) {
         raise_exception_ra(env, EXCP0D_GPF, ra);
     }
     cpu_svm_check_intercept_param(env, SVM_EXIT_RDPMC, 0, ra);
@@ -312,8 +317,8 @@ void pmu_cpu_smi(CPUX86State *env)
     X86CPU *cpu = env_archcpu(env);
 
     if (cpu->enable_pmu) {
-        branch_cpu_smi(env, env->pmu.debugctl & PMU_FREEZE_WHILE_SMM);
-        pmu_smi(&env->pmu, &cpu->pmu_config);
+        branch_cpu_smi(env, cpu->pmu.debugctl & PMU_FREEZE_WHILE_SMM);
+        pmu_smi(&cpu->pmu, &cpu->pmu_config);
     }
 }
 
@@ -323,7 +328,7 @@ void pmu_cpu_rsm(CPUX86State *env)
 
     if (cpu->enable_pmu) {
         retire_cpu_settle(env);
-        pmu_rsm(&env->pmu, &cpu->pmu_config);
+        pmu_rsm(&cpu->pmu, &cpu->pmu_config);
         branch_cpu_rsm(env);
     }
 }

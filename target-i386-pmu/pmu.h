@@ -26,13 +26,11 @@ void pmu_cpu_expand_features(X86CPU *cpu);
  * pmu-* is out of range or there is no PMU for this vendor and family.
  */
 bool pmu_cpu_realize(X86CPU *cpu, Error **errp);
+void pmu_cpu_unrealize(X86CPU *cpu);
 
 /* CPUID.0AH and CPUID Fn8000_0022; all zero without a PMU. */
 void pmu_cpu_cpuid(X86CPU *cpu, uint32_t leaf, uint32_t *eax, uint32_t *ebx,
                    uint32_t *ecx, uint32_t *edx);
-
-/* RESET */
-void pmu_cpu_reset(X86CPU *cpu);
 
 /*
  * A CPU that has counters always sends them, in @vmstate_pmu.  Around the
@@ -91,6 +89,10 @@ static inline void pmu_cpu_expand_features(X86CPU *cpu)
 static inline bool pmu_cpu_realize(X86CPU *cpu, Error **errp)
 {
     return true;
+}
+
+static inline void pmu_cpu_unrealize(X86CPU *cpu)
+{
 }
 
 static inline void pmu_cpu_cpuid(X86CPU *cpu, uint32_t leaf, uint32_t *eax,

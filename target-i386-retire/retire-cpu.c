@@ -14,10 +14,10 @@
 
 /*
  * Each thread of a program has a copy of env, and a reset clears it, so what is
- * large is elsewhere in X86CPU: retire, lwp and pmu add 2880 bytes at most.
+ * large is elsewhere in X86CPU: retire and lwp add 2 KiB at most.
  */
 QEMU_BUILD_BUG_ON(offsetof(CPUX86State, end_init_save) -
-                  offsetof(CPUX86State, retire) > 2880);
+                  offsetof(CPUX86State, retire) > 2 * KiB);
 
 /* What a property of the caches is that nobody has set */
 #define RETIRE_AS_CPUID UINT32_MAX
