@@ -26,6 +26,7 @@ typedef struct Line {
     uint64_t line;          /* physical */
     bool memory;            /* or else a device */
     RetireSource source;
+    bool modified;          /* RETIRE_SOURCE_REMOTE has written to it */
     RetirePage page;
     RetireTlbResult tlb;
 } Line;
@@ -127,6 +128,7 @@ static int find_lines(CPUX86State *env, uint64_t addr, uint32_t desc,
     for (int i = 0; i < n; i++) {
         lines[i].addr = i ? last & -(uint64_t)RETIRE_LINE_SIZE : addr;
         lines[i].source = RETIRE_SOURCE_UNKNOWN;
+        lines[i].modified = false;
         lines[i].tlb = RETIRE_TLB_L1;
         if (!physical_line(env, &lines[i], MMU_DATA_LOAD,
                            access_mmu_idx(desc))) {
@@ -175,8 +177,11 @@ note_sources(CPUX86State *env, uint32_t desc, const Line *lines, int n)
             continue;
         }
         if (!missed && source != RETIRE_SOURCE_OTHER) {
-            retire_access_note(env, desc, source +
-                               (load ? RETIRE_LOAD_L2 : RETIRE_STORE_L2));
+            retire_access_note(env, desc,
+                               (load ? RETIRE_LOAD_L2 : RETIRE_STORE_L2) +
+                               (lines[i].modified ?
+                                RETIRE_LOAD_MODIFIED - RETIRE_LOAD_L2 :
+                                source));
         } else if (!missed && load) {
             retire_access_note(env, desc, RETIRE_LOAD_OTHER);
         }
@@ -245,6 +250,8 @@ static void find_sources(CPUX86State *env, uint32_t desc, Line *lines, int n,
                     retire_cache_access(cpu->retire_cache, l->line, l->addr,
                                         desc & RETIRE_ACCESS_STORE);
         if (!peek) {
+            l->modified = l->source == RETIRE_SOURCE_REMOTE &&
+                          cpu->retire_cache->modified;
             use_page(env, l);
         }
         if ((desc & RETIRE_ACCESS_LOAD) && l->source != RETIRE_SOURCE_L1) {
@@ -299,6 +306,7 @@ static void add_to_story(CPUX86State *env, uint64_t addr, uint32_t desc,
             .physical = lines->line << RETIRE_LINE_BITS |
                         (addr & (RETIRE_LINE_SIZE - 1)),
             .source = l->source,
+            .modified = l->modified,
             .clocks = clocks,
             .size = access_size(desc),
             .load = desc & RETIRE_ACCESS_LOAD,

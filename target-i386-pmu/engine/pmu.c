@@ -225,13 +225,14 @@ static const struct {
 #define M_TAKEN     (PMU_MISPREDICTED & ~B(MISP_COND_NOT_TAKEN))
 
 /* Loads that one level has, or all up to it do not have. */
-#define FROM_L3     (B(LOAD_L3) | B(LOAD_REMOTE))
+#define FROM_REMOTE (B(LOAD_REMOTE) | B(LOAD_MODIFIED))
+#define FROM_L3     (B(LOAD_L3) | FROM_REMOTE)
 #define NOT_L2      (FROM_L3 | B(LOAD_DRAM))
 #define NOT_L1      (B(LOAD_L2) | NOT_L2)
 #define FILLS       (B(FILL_L2) | B(FILL_FAR))
 
 /* The same of stores */
-#define S_FROM_L3   (B(STORE_L3) | B(STORE_REMOTE))
+#define S_FROM_L3   (B(STORE_L3) | B(STORE_REMOTE) | B(STORE_MODIFIED))
 #define S_NOT_L2    (S_FROM_L3 | B(STORE_DRAM))
 #define S_NOT_L1    (B(STORE_L2) | S_NOT_L2)
 /* Pages that a first level does not have: of loads, stores and code */
@@ -333,6 +334,7 @@ static const struct {
     { 0x04, 0x01, HAS_SLM, NOT_L1 },
     { 0x04, 0x02, HAS_SLM, B(LOAD_L2) },
     { 0x04, 0x04, HAS_SLM, NOT_L2 },
+    { 0x04, 0x20, HAS_SLM, B(LOAD_MODIFIED) },
     { 0x04, 0x40, HAS_SLM, PMU_LOADS },
     { 0x04, 0x80, HAS_SLM, B(STORES) },
     { 0x45, 0x0f, HAS_CORE2, FILLS },
@@ -343,7 +345,7 @@ static const struct {
     { 0xcb, 0x01, NEHALEMS, B(LOAD_L1) },
     { 0xcb, 0x02, NEHALEMS, B(LOAD_L2) },
     { 0xcb, 0x04, NEHALEMS, B(LOAD_L3) },
-    { 0xcb, 0x08, NEHALEMS, B(LOAD_REMOTE) },
+    { 0xcb, 0x08, NEHALEMS, FROM_REMOTE },
     { 0xcb, 0x10, NEHALEMS, B(LOAD_DRAM) },
     { 0x51, 0x01, SINCE_NHM, FILLS },
     { 0x51, 0x02, NEHALEMS, S_NOT_L1 },
@@ -390,7 +392,7 @@ static const struct {
     { 0xd1, 0x10, SINCE_SNB, NOT_L2 },
     { 0xd1, 0x20, SINCE_SNB, B(LOAD_DRAM) },
     { 0xd2, 0x02, SINCE_SNB, B(LOAD_REMOTE) },
-    { 0xd2, 0x04, SINCE_SNB, NEVER },   /* modified lines */
+    { 0xd2, 0x04, SINCE_SNB, B(LOAD_MODIFIED) },
     { 0xd2, 0x08, SINCE_SNB, B(LOAD_L3) },
     { 0xd3, 0x01, SINCE_HSW, B(LOAD_DRAM) },
 
@@ -550,7 +552,7 @@ static const struct {
  * supplied the data, and what other processors said when they were asked for
  * them; 0 stands for any answer.  Requests are what a program asks for: reads
  * of data, which loads are, and reads for ownership, as this table has loads
- * for stores.  All DRAM is local, no line is modified.
+ * for stores.  All DRAM is local.
  */
 #define OFFCORE_DATA_RD     (1ull << 0)
 #define OFFCORE_RFO         (1ull << 1)
@@ -558,6 +560,7 @@ static const struct {
 #define OFFCORE_L3          (7ull << 19)    /* E, S, F */
 #define SNOOP_MISS          (7ull << 31)    /* or none, or none needed */
 #define SNOOP_HIT           (3ull << 34)    /* with and without forwarding */
+#define SNOOP_HITM          (1ull << 36)
 
 static const struct {
     uint32_t has;
@@ -566,16 +569,19 @@ static const struct {
 } offcore_responses[] = {
     { NEHALEMS, 1 << 8, 0, B(LOAD_L3) },
     { NEHALEMS, 1 << 9, 0, B(LOAD_REMOTE) },
+    { NEHALEMS, 1 << 10, 0, B(LOAD_MODIFIED) },
     { NEHALEMS, 1 << 14, 0, B(LOAD_DRAM) },
     { SINCE_SNB | HAS_TNT, OFFCORE_ANY, 0, NOT_L2 },
     { SINCE_SNB | HAS_TNT, OFFCORE_L3, SNOOP_MISS, B(LOAD_L3) },
     { SINCE_SNB | HAS_TNT, OFFCORE_L3, SNOOP_HIT, B(LOAD_REMOTE) },
+    { SINCE_SNB | HAS_TNT, OFFCORE_L3, SNOOP_HITM, B(LOAD_MODIFIED) },
     { BRIDGES | HAS_HSW, 1 << 22, SNOOP_MISS, B(LOAD_DRAM) },
     { SINCE_BDW | HAS_TNT, 1 << 26, SNOOP_MISS, B(LOAD_DRAM) },
     { SLM_GLM, OFFCORE_ANY, 0, NOT_L1 },
     { SLM_GLM, 1 << 18, 0, B(LOAD_L2) },
     { SLM_GLM, SNOOP_MISS, 0, B(LOAD_L3) | B(LOAD_DRAM) },
     { SLM_GLM, SNOOP_HIT, 0, B(LOAD_REMOTE) },
+    { SLM_GLM, SNOOP_HITM, 0, B(LOAD_MODIFIED) },
 };
 
 /*
@@ -661,7 +667,9 @@ static const struct {
     { B(LOAD_L2), "loads that hit L2" },
     { B(LOAD_L3), "loads that hit L3 alone" },
     { FROM_L3, "loads that hit L3" },
-    { B(LOAD_REMOTE), "loads that hit other CPUs' caches" },
+    { B(LOAD_REMOTE), "loads that hit other CPUs' unmodified lines" },
+    { B(LOAD_MODIFIED), "loads that hit other CPUs' modified lines" },
+    { FROM_REMOTE, "loads that hit other CPUs' caches" },
     { B(LOAD_DRAM), "loads that miss L3" },
     { NOT_L1, "loads that miss L1D" },
     { NOT_L2, "loads that miss L2" },

@@ -57,6 +57,7 @@ typedef enum PmuQuantity {
     PMU_LOAD_L3,
     PMU_LOAD_REMOTE,        /* another processor's cache */
     PMU_LOAD_DRAM,
+    PMU_LOAD_MODIFIED,      /* another processor's, which has written to it */
     PMU_LOAD_OTHER,         /* not memory */
     PMU_STORES,
     PMU_LOCKED,             /* of the loads, those with LOCK */
@@ -68,6 +69,7 @@ typedef enum PmuQuantity {
     PMU_STORE_L3,           /* as loads are; what loads, too, is only a load */
     PMU_STORE_REMOTE,
     PMU_STORE_DRAM,
+    PMU_STORE_MODIFIED,
     PMU_TLB_LOAD_L2,        /* pages that DTLB gets for loads, from STLB, */
     PMU_TLB_LOAD_WALK,      /* and by a walk of page tables, */
     PMU_TLB_STORE_L2,       /* for stores that are no loads, */

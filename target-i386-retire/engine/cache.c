@@ -70,7 +70,8 @@ static uint64_t *level_find(const RetireWays *l, uint64_t line)
     uint64_t *set = l->assoc ? set_of(l, line) : NULL;
 
     for (uint32_t way = 0; way < l->assoc; way++) {
-        if ((set[way] | RETIRE_WAY_OWNED) == retire_own_way(line)) {
+        if (((set[way] | RETIRE_WAY_OWNED) & ~(uint64_t)RETIRE_WAY_MODIFIED) ==
+            retire_own_way(line)) {
             return &set[way];
         }
     }
@@ -93,22 +94,23 @@ typedef enum RetireSnoop {
     RETIRE_KEPT, RETIRE_SHARED, RETIRE_TAKEN
 } RetireSnoop;
 
-/* Whether the line is there, or has been */
-static bool level_snoop(RetireWays *l, uint64_t line, RetireSnoop what)
+/* The way that has the line, or had, or 0 */
+static uint64_t level_snoop(RetireWays *l, uint64_t line, RetireSnoop what)
 {
     uint64_t *way = level_find(l, line), *last;
+    uint64_t word = way ? *way : 0;
 
     if (!way) {
-        return false;
+        return 0;
     }
     if (what == RETIRE_SHARED) {
-        *way &= ~(uint64_t)RETIRE_WAY_OWNED;
+        *way &= ~(uint64_t)(RETIRE_WAY_OWNED | RETIRE_WAY_MODIFIED);
     } else if (what == RETIRE_TAKEN) {
         last = set_of(l, line) + l->assoc - 1;
         memmove(way, way + 1, (last - way) * sizeof(*way));
         *last = 0;
     }
-    return true;
+    return word;
 }
 
 /* Translated code reads slots while another processor takes lines away. */
@@ -143,24 +145,25 @@ void retire_filter_forget(RetireFilter *filter, uint64_t slots)
 }
 
 /* The line of @word has been used, and before that @last of its set. */
-static void use_slot(RetireFilter *f, uint64_t last, uint64_t word,
+static void use_slot(RetireCache *c, uint64_t last, uint64_t word,
                      uint64_t addr)
 {
     uint64_t line = word >> RETIRE_WAY_SHIFT;
-    RetireSlot *slot = slot_of(f, line);
+    uint32_t silent = c->uncore->shared ? RETIRE_WAY_MODIFIED :
+                                          RETIRE_WAY_OWNED;
+    RetireSlot *slot = slot_of(c->filter, line);
 
-    forget_slot(f, last >> RETIRE_WAY_SHIFT);
+    forget_slot(c->filter, last >> RETIRE_WAY_SHIFT);
     addr &= -(uint64_t)RETIRE_LINE_SIZE;
     set_slot(&slot->load, addr);
-    set_slot(&slot->store,
-             word & RETIRE_WAY_OWNED ? addr : retire_no_line(line));
+    set_slot(&slot->store, word & silent ? addr : retire_no_line(line));
 }
 
-/* level_snoop() for the caches of all processors but that of @c. */
-static bool snoop(RetireUncore *u, const RetireCache *c, uint64_t line,
-                  RetireSnoop what)
+/* All that level_snoop() says of the other processors' caches than @c. */
+static uint64_t snoop(RetireUncore *u, const RetireCache *c, uint64_t line,
+                      RetireSnoop what)
 {
-    bool found = false;
+    uint64_t found = 0;
 
     for (RetireCache *o = u->caches; o; o = o->next) {
         if (o == c) {
@@ -286,6 +289,20 @@ void retire_uncore_flush_line(RetireUncore *uncore, uint64_t line)
     unlock(&uncore->lock);
 }
 
+/* The processor's own @line, of @word, is modified from now on. */
+static uint64_t modify(RetireCache *c, uint64_t line, uint64_t word)
+{
+    uint64_t *l1 = level_find(&c->l1, line), *l2 = level_find(&c->l2, line);
+
+    if (l1) {
+        *l1 |= RETIRE_WAY_MODIFIED;
+    }
+    if (l2) {
+        *l2 |= RETIRE_WAY_MODIFIED;
+    }
+    return word | RETIRE_WAY_MODIFIED;
+}
+
 /*
  * Make the way of @line the first one, if it is there and nobody else has to be
  * asked.  Returns it, or 0.
@@ -324,8 +341,11 @@ RetireSource retire_cache_try(RetireCache *c, uint64_t line, uint64_t addr,
             level_insert(&c->l1, word);
         }
     }
+    if (word && store && shared && !(word & RETIRE_WAY_MODIFIED)) {
+        word = modify(c, line, word);
+    }
     if (word) {
-        use_slot(c->filter, last, word, addr);
+        use_slot(c, last, word, addr);
     }
     if (shared) {
         unlock(&c->lock);
@@ -338,8 +358,8 @@ RetireSource retire_cache_access(RetireCache *c, uint64_t line, uint64_t addr,
 {
     RetireSource source = retire_cache_try(c, line, addr, store);
     RetireUncore *u = c->uncore;
-    uint64_t word = retire_own_way(line), victim;
-    bool l1, l2, l3 = false, remote;
+    uint64_t word = retire_own_way(line), victim, remote;
+    bool l1, l2, l3 = false;
 
     if (source != RETIRE_SOURCE_UNKNOWN) {
         return source;
@@ -351,9 +371,11 @@ RetireSource retire_cache_access(RetireCache *c, uint64_t line, uint64_t addr,
     if (remote && !store) {
         word &= ~(uint64_t)RETIRE_WAY_OWNED;
     } else {
+        word |= store && u->shared ? RETIRE_WAY_MODIFIED : 0;
         l3 = level_snoop(&u->l3, line, RETIRE_TAKEN);
     }
-    use_slot(c->filter, *set_of(&c->l1, line), word, addr);
+    c->modified = remote & RETIRE_WAY_MODIFIED;
+    use_slot(c, *set_of(&c->l1, line), word, addr);
     level_insert(&c->l1, word);
     victim = level_insert(&c->l2, word);
     if (victim && u->l3.assoc) {

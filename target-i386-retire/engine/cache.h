@@ -3,8 +3,9 @@
  * The data caches that DCache Miss events (AMD 43724, §2.4) come from: L1D and
  * L2 of each processor, and an L3 for all of them, which takes what falls out
  * of an L2.  Lines have 64 bytes; reads and writes allocate them, and the least
- * recently used one of a set makes room.  Nothing here holds data: whether a
- * line is dirty makes no difference to where it is found.
+ * recently used one of a set makes room.  Nothing here holds data: that a line
+ * is modified makes no difference to where it is found, but is told to who gets
+ * it from another processor.
  */
 #ifndef RETIRE_CACHE_H
 #define RETIRE_CACHE_H
@@ -50,7 +51,8 @@ typedef struct RetireWays {
 /*
  * A short cut for translated code: an access within the line at @load or, if
  * it writes, @store changes nothing, because the line is the most recently
- * used one of its set already and, for @store, no other processor has it.
+ * used one of its set already and, for @store, no other processor has it, nor
+ * will be the first to hear that it is modified.
  *
  * These are linear, so whoever changes the mapping clears the filter.  Bits
  * 11:6, which linear and physical addresses share, select a slot; as slots are
@@ -97,6 +99,7 @@ typedef struct RetireCache {
     bool may_be_plain;
     bool is_plain;          /* for retire_cache_try_avx2() */
     bool lock;              /* because others may take lines away */
+    bool modified;          /* as the last RETIRE_SOURCE_REMOTE had the line */
     RetireFilter *filter;
     RetireUncore *uncore;
     struct RetireCache *next;
@@ -141,12 +144,13 @@ RetireSource retire_cache_try(RetireCache *c, uint64_t line, uint64_t addr,
 RetireSource retire_cache_peek(RetireCache *c, uint64_t line);
 
 /*
- * A way is a word: a physical line and two flags.  The ways of a set are in the
+ * A way is a word: a physical line and flags.  The ways of a set are in the
  * order of their use, the most recent first, and empty ones (0) last.
  */
 #define RETIRE_WAY_VALID   1u
 #define RETIRE_WAY_OWNED   2u      /* no other processor has the line */
-#define RETIRE_WAY_SHIFT   2
+#define RETIRE_WAY_MODIFIED 4u     /* never, while there is only one */
+#define RETIRE_WAY_SHIFT   3
 
 /* The way of a line that no other processor has. */
 static inline uint64_t retire_own_way(uint64_t line)

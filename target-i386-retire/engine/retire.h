@@ -49,6 +49,7 @@ typedef enum RetireMemory {
     RETIRE_LOAD_L3,
     RETIRE_LOAD_REMOTE,
     RETIRE_LOAD_DRAM,
+    RETIRE_LOAD_MODIFIED,   /* remote, too, but has been written to there */
     RETIRE_LOAD_OTHER,
     RETIRE_FILL_L2,         /* lines that L1D gets, from L2 */
     RETIRE_FILL_FAR,        /* and from behind it */
@@ -56,6 +57,7 @@ typedef enum RetireMemory {
     RETIRE_STORE_L3,
     RETIRE_STORE_REMOTE,
     RETIRE_STORE_DRAM,
+    RETIRE_STORE_MODIFIED,
     RETIRE_TLB_LOAD_L2,     /* pages that DTLB gets for loads, from STLB, */
     RETIRE_TLB_LOAD_WALK,   /* and from nowhere; */
     RETIRE_TLB_STORE_L2,    /* for stores that are no loads */
@@ -123,6 +125,7 @@ typedef struct RetireAccess {
     uint64_t addr;          /* linear */
     uint64_t physical;
     RetireSource source;    /* of the first line that L1D has not */
+    bool modified;          /* RETIRE_SOURCE_REMOTE has written to it */
     uint32_t clocks;        /* a load's latency, if L1D has not all of it */
     uint8_t size;
     bool load, store;       /* both: a load and a store of the same bytes */

@@ -167,7 +167,8 @@ typedef struct RefLevel {
 
 typedef struct Ref {
     RefLevel l1[CPUS], l2[CPUS], l3;
-    GHashTable *owner;      /* CPU + 1; no other one has the line */
+    GHashTable *owner;      /* CPU + 1; no other one has the line, */
+    GHashTable *modified;   /* and it has written to these */
     uint64_t now;
     int cpus;
 } Ref;
@@ -188,8 +189,13 @@ static void ref_level_clear(RefLevel *l)
 
 static void ref_init(Ref *r, const RetireGeometry *g, int cpus)
 {
-    *r = (Ref) { .cpus = cpus, .owner = g_hash_table_new_full(g_int64_hash,
-                                            g_int64_equal, g_free, NULL) };
+    *r = (Ref) {
+        .cpus = cpus,
+        .owner = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free,
+                                       NULL),
+        .modified = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free,
+                                          NULL),
+    };
     for (int i = 0; i < cpus; i++) {
         ref_level_init(&r->l1[i], &g[RETIRE_L1D]);
         ref_level_init(&r->l2[i], &g[RETIRE_L2]);
@@ -205,6 +211,7 @@ static void ref_free(Ref *r)
     }
     g_free(r->l3.ways);
     g_hash_table_destroy(r->owner);
+    g_hash_table_destroy(r->modified);
 }
 
 static int ref_owner(Ref *r, uint64_t line)
@@ -216,6 +223,20 @@ static void ref_set_owner(Ref *r, uint64_t line, int cpu)
 {
     g_hash_table_insert(r->owner, g_memdup2(&line, sizeof(line)),
                         GINT_TO_POINTER(cpu + 1));
+}
+
+static bool ref_modified(Ref *r, uint64_t line)
+{
+    return g_hash_table_contains(r->modified, &line);
+}
+
+static void ref_set_modified(Ref *r, uint64_t line, bool modified)
+{
+    if (modified) {
+        g_hash_table_add(r->modified, g_memdup2(&line, sizeof(line)));
+    } else {
+        g_hash_table_remove(r->modified, &line);
+    }
 }
 
 static RefWay *ref_find(const RefLevel *l, uint64_t line)
@@ -302,9 +323,11 @@ static RetireSource ref_access(Ref *r, int cpu, uint64_t line, bool store)
             ref_use(r, &r->l2[cpu], line);
         }
         ref_use(r, &r->l1[cpu], line);
+        ref_set_modified(r, line, store || ref_modified(r, line));
         return source;
     }
 
+    ref_set_modified(r, line, store);
     if (!store && ref_others_have(r, cpu, line)) {
         ref_set_owner(r, line, -1);
     } else {
@@ -366,6 +389,7 @@ static void check_slot(Ref *r, const System *s, int cpu, unsigned n)
         if (matches(&s->filter[cpu], addr, true)) {
             g_assert_true(matches(&s->filter[cpu], addr, false));
             g_assert_cmpint(ref_owner(r, line), ==, cpu);
+            g_assert_true(r->cpus == 1 || ref_modified(r, line));
         }
     }
 }
@@ -399,7 +423,7 @@ static void compare_caches(const RetireGeometry *g, int cpus)
     for (int i = 0; i < 12000; i++) {
         int cpu = g_test_rand_int_range(0, cpus);
         uint64_t *k = &recent[cpu][g_test_rand_int_range(0, 8)];
-        bool store = g_test_rand_int_range(0, 3) == 0;
+        bool store = g_test_rand_int_range(0, 3) == 0, modified;
         uint64_t line, addr;
         RetireSource want;
         unsigned n;
@@ -419,6 +443,7 @@ static void compare_caches(const RetireGeometry *g, int cpus)
             g_assert_cmpint(retire_cache_peek(filtered.cache[cpu], line), ==,
                             want);
         }
+        modified = ref_modified(&r, line);
         want = ref_access(&r, cpu, line, store);
         g_assert_cmpint(retire_cache_access(always.cache[cpu], line, addr,
                                             store), ==, want);
@@ -428,6 +453,10 @@ static void compare_caches(const RetireGeometry *g, int cpus)
         } else {
             g_assert_cmpint(quick_access(&filtered, cpu, line, addr, store), ==,
                             want);
+        }
+        if (want == RETIRE_SOURCE_REMOTE) {
+            g_assert_true(always.cache[cpu]->modified == modified);
+            g_assert_true(filtered.cache[cpu]->modified == modified);
         }
         g_assert_true(matches(&filtered.filter[cpu], addr, store));
         for (int c = 0; c < cpus; c++) {
@@ -540,12 +569,16 @@ static void test_remote(void)
 
     system_init(&s, tiny, 3);
     g_assert_cmpint(run(&s, 0, x, false), ==, RETIRE_SOURCE_DRAM);
-    g_assert_true(matches(&s.filter[0], addr, true));   /* nobody else has it */
+    g_assert_false(matches(&s.filter[0], addr, true));  /* not modified yet */
     g_assert_cmpint(run(&s, 0, x, true), ==, RETIRE_SOURCE_L1);
+    g_assert_true(matches(&s.filter[0], addr, true));   /* nobody else has it */
 
     /* Others may read it as well; then a store is everybody's business. */
     g_assert_cmpint(retire_cache_peek(s.cache[1], x), ==, RETIRE_SOURCE_REMOTE);
     g_assert_cmpint(run(&s, 1, x, false), ==, RETIRE_SOURCE_REMOTE);
+    g_assert_true(s.cache[1]->modified);
+    g_assert_cmpint(run(&s, 2, x, false), ==, RETIRE_SOURCE_REMOTE);
+    g_assert_false(s.cache[2]->modified);   /* memory has got it */
     for (int i = 0; i < 2; i++) {
         g_assert_true(matches(&s.filter[i], addr, false));
         g_assert_false(matches(&s.filter[i], addr, true));

@@ -819,12 +819,14 @@ static void test_p6(void)
 #define Q_M_COND    (Q(MISP_COND_TAKEN) | Q(MISP_COND_NOT_TAKEN))
 #define Q_M_ALL     (Q_M_TAKEN | Q(MISP_COND_NOT_TAKEN))
 #define Q_M_IND     (Q(MISP_JMP_IND) | Q(MISP_CALL_IND))
-#define Q_L3        (Q(LOAD_L3) | Q(LOAD_REMOTE))
+#define Q_REMOTE    (Q(LOAD_REMOTE) | Q(LOAD_MODIFIED))
+#define Q_L3        (Q(LOAD_L3) | Q_REMOTE)
 #define Q_NOT_L2    (Q_L3 | Q(LOAD_DRAM))
 #define Q_NOT_L1    (Q(LOAD_L2) | Q_NOT_L2)
 #define Q_LOADS     (Q(LOAD_L1) | Q_NOT_L1 | Q(LOAD_OTHER))
 #define Q_FILLS     (Q(FILL_L2) | Q(FILL_FAR))
-#define Q_S_NOT_L2  (Q(STORE_L3) | Q(STORE_REMOTE) | Q(STORE_DRAM))
+#define Q_S_L3      (Q(STORE_L3) | Q(STORE_REMOTE) | Q(STORE_MODIFIED))
+#define Q_S_NOT_L2  (Q_S_L3 | Q(STORE_DRAM))
 #define Q_S_NOT_L1  (Q(STORE_L2) | Q_S_NOT_L2)
 #define Q_MEMORY    (Q_LOADS | Q(STORES) | Q(LOCKED) | Q(SPLIT_LOADS) | \
                      Q(SPLIT_STORES) | Q_FILLS | Q_S_NOT_L1 | Q_TLB | \
@@ -965,6 +967,7 @@ static const struct {
     { 0x0104, CPUS(SILVERMONT, SILVERMONT), Q_NOT_L1 },
     { 0x0204, CPUS(SILVERMONT, SILVERMONT), Q(LOAD_L2) },
     { 0x0404, CPUS(SILVERMONT, SILVERMONT), Q_NOT_L2 },
+    { 0x2004, CPUS(SILVERMONT, SILVERMONT), Q(LOAD_MODIFIED) },
     { 0x4004, CPUS(SILVERMONT, SILVERMONT), Q_LOADS },
     { 0x8004, CPUS(SILVERMONT, SILVERMONT), Q(STORES) },
     { 0x81d0, CPUS(GOLDMONT, TREMONT), Q_LOADS },
@@ -1019,7 +1022,7 @@ static const struct {
     { 0x01cb, CPUS(NEHALEM, WESTMERE), Q(LOAD_L1) },
     { 0x02cb, CPUS(NEHALEM, WESTMERE), Q(LOAD_L2) },
     { 0x04cb, CPUS(NEHALEM, WESTMERE), Q(LOAD_L3) },
-    { 0x08cb, CPUS(NEHALEM, WESTMERE), Q(LOAD_REMOTE) },
+    { 0x08cb, CPUS(NEHALEM, WESTMERE), Q_REMOTE },
     { 0x10cb, CPUS(NEHALEM, WESTMERE), Q(LOAD_DRAM) },
     { 0x0151, CPUS(NEHALEM, GOLDEN_COVE), Q_FILLS },
     { 0x21d0, CPUS(SANDY_BRIDGE, GOLDEN_COVE), Q(LOCKED) },
@@ -1037,7 +1040,7 @@ static const struct {
     { 0x10d1, CPUS(SANDY_BRIDGE, GOLDEN_COVE), Q_NOT_L2 },
     { 0x20d1, CPUS(SANDY_BRIDGE, GOLDEN_COVE), Q(LOAD_DRAM) },
     { 0x02d2, CPUS(SANDY_BRIDGE, GOLDEN_COVE), Q(LOAD_REMOTE) },
-    { 0x04d2, CPUS(SANDY_BRIDGE, GOLDEN_COVE), Q_NEVER },
+    { 0x04d2, CPUS(SANDY_BRIDGE, GOLDEN_COVE), Q(LOAD_MODIFIED) },
     { 0x08d2, CPUS(SANDY_BRIDGE, GOLDEN_COVE), Q(LOAD_L3) },
     { 0x01d3, CPUS(HASWELL, GOLDEN_COVE), Q(LOAD_DRAM) },
     { 0x00c1, CPUS(K7, PERFMON_V2), Q(INSNS) },
@@ -1072,8 +1075,7 @@ static const struct {
     { 0xf064, CPUS(ZEN, PERFMON_V2), Q(FILL_L2), true },
     { 0xf664, CPUS(ZEN, PERFMON_V2), Q(FILL_L2), true },
     { 0x0143, CPUS(ZEN, PERFMON_V2), Q(LOAD_L2) | Q(STORE_L2), true },
-    { 0x0243, CPUS(ZEN, PERFMON_V2), Q_L3 | Q(STORE_L3) | Q(STORE_REMOTE),
-      true },
+    { 0x0243, CPUS(ZEN, PERFMON_V2), Q_L3 | Q_S_L3, true },
     { 0x0843, CPUS(ZEN, PERFMON_V2), Q(LOAD_DRAM) | Q(STORE_DRAM), true },
     { 0x5043, CPUS(ZEN, PERFMON_V2), Q_NEVER, true },
     { 0xe860, CPUS(ZEN, PERFMON_V2), Q_FILLS, true },
@@ -1463,10 +1465,10 @@ static void test_cmask(void)
         { 3, 1000, 0xdead | CMASK(1) | INV, 0 },
         { 3, 1000, 0xdead | CMASK(2) | INV, 0 },
         { 3, 1000, 0xdead | EDGE, 0 },
-        /* What modified lines would do: as all events of memory */
-        { 3, 1000, 0x4d2, 0 },
-        { 3, 1000, 0x4d2 | CMASK(1) | INV, 0 },
-        { 3, 1000, 0x4d2 | CMASK(16) | INV, 0 },
+        /* What prefetches would do: as all events of memory */
+        { 3, 1000, 0xf824, 0 },
+        { 3, 1000, 0xf824 | CMASK(1) | INV, 0 },
+        { 3, 1000, 0xf824 | CMASK(16) | INV, 0 },
         /* Micro-operations issued, and executed */
         { 3, 1000, 0x10e, 100 },
         { 3, 1000, 0x10e | CMASK(1) | INV, 200 },
@@ -2373,7 +2375,7 @@ static void test_offcore(void)
     } tests[] = {
         { NHM, 0x0101, Q(LOAD_L3) },
         { NHM, 0x0201, Q(LOAD_REMOTE) },
-        { NHM, 0x0401, Q_NEVER },               /* modified */
+        { NHM, 0x0401, Q(LOAD_MODIFIED) },
         { NHM, 0x0701, Q_L3 },
         { NHM, 0x6001, Q(LOAD_DRAM) },
         { NHM, 0x4001, Q(LOAD_DRAM) },
@@ -2405,7 +2407,8 @@ static void test_offcore(void)
         { SKL, 0x2003c0001ull, Q(LOAD_L3) },
         { SKL, 0x4003c0001ull, Q(LOAD_REMOTE) },
         { SKL, 0x8003c0001ull, Q(LOAD_REMOTE) },
-        { SKL, 0x10003c0001ull, Q_NEVER },      /* modified */
+        { SKL, 0x10003c0001ull, Q(LOAD_MODIFIED) },
+        { SKL, 0x10003c0002ull, Q(STORE_MODIFIED) },
         { SKL, 0x3fbc000001ull, Q(LOAD_DRAM) },
         { SKL, 0x1fc4000001ull, Q(LOAD_DRAM) },
         { SKL, 0x1ff8000001ull, Q_NEVER },

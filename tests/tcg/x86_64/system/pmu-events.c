@@ -4,7 +4,7 @@
  * where it finds its line is known, and what each event makes of it.
  *
  * The caches are those that LWP has by default: L1D of 16 KiB in 4 ways, L2 of
- * 2 MiB in 16.  A second processor has five of the lines.
+ * 2 MiB in 16.  A second processor has five of the lines, two of them modified.
  */
 
 #include <cpuid.h>
@@ -19,7 +19,8 @@
 
 /* What the code does, by where loads find their lines */
 enum {
-    L1 = 10, L2 = 2, L3 = 1, REMOTE = 3, DRAM = 26,
+    L1 = 10, L2 = 2, L3 = 1, CLEAN = 2, MODIFIED = 1, DRAM = 26,
+    REMOTE = CLEAN + MODIFIED,
     LOADS = L1 + L2 + L3 + REMOTE + DRAM, LOCKED = 2,
     SPLIT_LOADS = 1, SPLIT_STORES = 1,
     FROM_L3 = L3 + REMOTE, NOT_L2 = FROM_L3 + DRAM, NOT_L1 = L2 + NOT_L2
@@ -27,7 +28,8 @@ enum {
 
 /* The same of stores */
 enum {
-    S_L1 = 9, S_L2 = 2, S_L3 = 3, S_REMOTE = 2, S_DRAM = 5,
+    S_L1 = 9, S_L2 = 2, S_L3 = 3, S_CLEAN = 1, S_MODIFIED = 1, S_DRAM = 5,
+    S_REMOTE = S_CLEAN + S_MODIFIED,
     STORES = S_L1 + S_L2 + S_L3 + S_REMOTE + S_DRAM,
     S_NOT_L2 = S_L3 + S_REMOTE + S_DRAM, S_NOT_L1 = S_L2 + S_NOT_L2,
     FILL_L2 = L2 + S_L2, FILL_FAR = NOT_L2 + S_NOT_L2,
@@ -83,7 +85,8 @@ static const Event llc[] = {
 }, nehalem[] = {
     { 0x010b, LOADS }, { 0x020b, STORES }, { 0x0151, FILLS }, { 0x01cb, L1 },
     { 0x02cb, L2 }, { 0x04cb, L3 }, { 0x08cb, REMOTE }, { 0x10cb, DRAM },
-    { 0x01b7, L3, 0x0101 }, { 0x01b7, REMOTE, 0x0201 }, { 0x01b7, 0, 0x0401 },
+    { 0x01b7, L3, 0x0101 }, { 0x01b7, CLEAN, 0x0201 },
+    { 0x01b7, MODIFIED, 0x0401 }, { 0x01b7, S_MODIFIED, 0x0402 },
     { 0x01b7, DRAM, 0x4001 }, { 0x01b7, 0, 0x2001 }, { 0x0f40, LOADS },
     { 0x0f41, STORES }, { 0x0251, S_NOT_L1 }, { 0x01b7, S_NOT_L2, 0xf70a },
     { 0x01b7, S_DRAM, 0x700a }, { 0x01b7, 0, 0x200a }, { 0x0324, NOT_L1 },
@@ -94,10 +97,12 @@ static const Event llc[] = {
     { 0x0151, FILLS }, { 0x21d0, LOCKED }, { 0x41d0, SPLIT_LOADS },
     { 0x42d0, SPLIT_STORES }, { 0x81d0, LOADS }, { 0x82d0, STORES },
     { 0x01d1, L1 }, { 0x02d1, L2 }, { 0x04d1, FROM_L3 }, { 0x08d1, NOT_L1 },
-    { 0x10d1, NOT_L2 }, { 0x20d1, DRAM }, { 0x02d2, REMOTE }, { 0x04d2, 0 },
+    { 0x10d1, NOT_L2 }, { 0x20d1, DRAM }, { 0x02d2, CLEAN },
+    { 0x04d2, MODIFIED },
     { 0x01b7, NOT_L2, 0x00010001 }, { 0x01b7, FROM_L3, 0x3f803c0001 },
-    { 0x01b7, L3, 0x803c0001 }, { 0x01b7, REMOTE, 0x4003c0001 },
-    { 0x01b7, 0, 0x10003c0001 }, { 0x01b7, S_NOT_L2, 0x00010002 },
+    { 0x01b7, L3, 0x803c0001 }, { 0x01b7, CLEAN, 0x4003c0001 },
+    { 0x01b7, MODIFIED, 0x10003c0001 }, { 0x01b7, S_MODIFIED, 0x10003c0002 },
+    { 0x01b7, S_NOT_L2, 0x00010002 },
     { 0x01b7, S_L3 + S_REMOTE, 0x3f803c0002 },
     { 0x01b7, FILL_FAR, 0x00010003 }, { }
 }, sandy_bridge_only[] = {
@@ -172,8 +177,8 @@ asm(".text\n"
     "    mov ap_evtsel_msr, %ecx\n mov ap_evtsel, %eax\n xor %edx, %edx\n"
     "    wrmsr\n"
     "    mov ap_lines, %ebx\n"
-    "    mov (%ebx), %eax\n mov 64(%ebx), %eax\n mov 128(%ebx), %eax\n"
-    "    mov 192(%ebx), %eax\n mov 256(%ebx), %eax\n"
+    "    mov (%ebx), %eax\n incl 64(%ebx)\n mov 128(%ebx), %eax\n"
+    "    mov 192(%ebx), %eax\n incl 256(%ebx)\n"
     "    lock incl ap_starts\n"
     "1:  hlt\n jmp 1b\n"
     ".code64\n");
