@@ -6,8 +6,8 @@
 #ifndef BTS_H
 #define BTS_H
 
-#include <string.h>
 #include "branch.h"
+#include "ds.h"
 
 /* The debug store area with DTES64; without, all is half that size. */
 #define BTS_BASE        0
@@ -26,44 +26,15 @@ typedef enum BtsResult {
     BTS_NO_BUFFER,          /* or the record's place is not writable memory */
 } BtsResult;
 
-/*
- * Where the host has bytes of one page that a supervisor can write, whatever
- * runs; or NULL, if that raises a #PF or is not memory.  A #PF is not raised.
- * What is there is going to be read and written until the next instruction.
- */
-typedef void *BtsHost(void *opaque, uint64_t addr, uint32_t len);
-
-/* Little-endian memory */
-static inline uint64_t bts_le64(uint64_t val)
-{
-    const uint16_t one = 1;
-
-    return *(const uint8_t *)&one ? val : __builtin_bswap64(val);
-}
-
-static inline uint64_t bts_ld64(const void *p)
-{
-    uint64_t val;
-
-    memcpy(&val, p, sizeof(val));
-    return bts_le64(val);
-}
-
-static inline void bts_st64(void *p, uint64_t val)
-{
-    val = bts_le64(val);
-    memcpy(p, &val, sizeof(val));
-}
-
 BtsResult bts_record_any(const BranchState *s, const BranchConfig *config,
-                         uint64_t from, uint64_t to, BtsHost *host,
+                         uint64_t from, uint64_t to, DsHost *host,
                          void *opaque);
 
 /*
  * Store a record of a branch, if branch_wants() BRANCH_WANT_BTS where it goes.
  * Each record reads the whole debug store area, which software may change.
  *
- * @host does all that BtsHost says.  @quick, to be inlined, does so only for
+ * @host does all that DsHost says.  @quick, to be inlined, does so only for
  * bytes in one page, whose translation it knows, and which may be written
  * without anybody being told; and returns NULL for others.  So it is to look
  * into the TLB, and there is nothing to be cached here.
@@ -71,24 +42,24 @@ BtsResult bts_record_any(const BranchState *s, const BranchConfig *config,
 static inline BtsResult bts_record(const BranchState *s,
                                    const BranchConfig *config,
                                    uint64_t from, uint64_t to,
-                                   BtsHost *quick, BtsHost *host, void *opaque)
+                                   DsHost *quick, DsHost *host, void *opaque)
 {
     uint8_t *area = config->dtes64 ?
                     quick(opaque, s->ds_area, BTS_AREA_SIZE) : NULL;
 
     if (area) {
-        uint64_t index = bts_ld64(area + BTS_INDEX);
-        uint64_t maximum = bts_ld64(area + BTS_MAXIMUM);
-        uint64_t threshold = bts_ld64(area + BTS_THRESHOLD);
+        uint64_t index = ds_ld64(area + BTS_INDEX);
+        uint64_t maximum = ds_ld64(area + BTS_MAXIMUM);
+        uint64_t threshold = ds_ld64(area + BTS_THRESHOLD);
         uint8_t *record = quick(opaque, index, BTS_RECORD_SIZE);
 
         if (record && index <= maximum &&
             maximum - index >= BTS_RECORD_SIZE) {
-            bts_st64(record, from);
-            bts_st64(record + 8, to);
-            bts_st64(record + 16, 0);
+            ds_st64(record, from);
+            ds_st64(record + 8, to);
+            ds_st64(record + 16, 0);
             index += BTS_RECORD_SIZE;
-            bts_st64(area + BTS_INDEX, index);
+            ds_st64(area + BTS_INDEX, index);
             return (s->debugctl & BRANCH_DEBUGCTL_BTINT) &&
                    index >= threshold ? BTS_PMI : BTS_STORED;
         }

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * The debug store (SDM 17.4.9): bytes of its area and of the buffers that this
+ * describes, which are in guest memory.
+ */
+#ifndef DS_H
+#define DS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#define DS_PAGE         4096u
+
+/*
+ * Where the host has bytes of one page that a supervisor can write, whatever
+ * runs; or NULL, if that raises a #PF or is not memory.  A #PF is not raised.
+ * What is there is going to be read and written until the next instruction.
+ */
+typedef void *DsHost(void *opaque, uint64_t addr, uint32_t len);
+
+/* Little-endian memory */
+static inline uint64_t ds_le64(uint64_t val)
+{
+    const uint16_t one = 1;
+
+    return *(const uint8_t *)&one ? val : __builtin_bswap64(val);
+}
+
+static inline uint64_t ds_ld64(const void *p)
+{
+    uint64_t val;
+
+    memcpy(&val, p, sizeof(val));
+    return ds_le64(val);
+}
+
+static inline void ds_st64(void *p, uint64_t val)
+{
+    val = ds_le64(val);
+    memcpy(p, &val, sizeof(val));
+}
+
+/* Bytes that the host has, in up to three pages, the last of which is full. */
+typedef struct DsBytes {
+    uint8_t *part[3];
+    uint32_t first;         /* so many in the first page */
+} DsBytes;
+
+/* False, if it does not have all of them; @len is 2 * DS_PAGE at most. */
+static inline bool ds_reach(DsBytes *b, DsHost *host, void *opaque,
+                            uint64_t addr, uint32_t len)
+{
+    uint32_t n = DS_PAGE - (uint32_t)(addr & (DS_PAGE - 1));
+
+    b->first = n;
+    for (int i = 0; len; i++) {
+        n = len < n ? len : n;
+        b->part[i] = host(opaque, addr, n);
+        if (!b->part[i]) {
+            return false;
+        }
+        addr += n;
+        len -= n;
+        n = DS_PAGE;
+    }
+    return true;
+}
+
+/* The byte at an offset */
+static inline uint8_t *ds_at(const DsBytes *b, uint32_t offset)
+{
+    uint32_t next = offset - b->first;
+
+    return offset < b->first ? b->part[0] + offset :
+           b->part[1 + next / DS_PAGE] + next % DS_PAGE;
+}
+
+/*
+ * Little-endian fields of @size bytes; the @n-th of them.  In one page, another
+ * processor that writes there sees, and leaves, no half of a field.
+ */
+static inline bool ds_in_page(const DsBytes *b, uint32_t size, uint32_t n)
+{
+    return size == 8 &&
+           (n * size - b->first) % DS_PAGE <= DS_PAGE - size;
+}
+
+static inline uint64_t ds_get(const DsBytes *b, uint32_t size, uint32_t n)
+{
+    uint64_t val = 0;
+
+    if (ds_in_page(b, size, n)) {
+        return ds_ld64(ds_at(b, n * size));
+    }
+    for (uint32_t i = 0; i < size; i++) {
+        val |= (uint64_t)*ds_at(b, n * size + i) << 8 * i;
+    }
+    return val;
+}
+
+static inline void ds_put(const DsBytes *b, uint32_t size, uint32_t n,
+                          uint64_t val)
+{
+    if (ds_in_page(b, size, n)) {
+        ds_st64(ds_at(b, n * size), val);
+        return;
+    }
+    for (uint32_t i = 0; i < size; i++) {
+        *ds_at(b, n * size + i) = (uint8_t)(val >> 8 * i);
+    }
+}
+
+#endif
