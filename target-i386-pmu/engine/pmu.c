@@ -16,6 +16,7 @@
 #define SEL_EN              (1u << 22)
 #define SEL_INV             (1u << 23)
 #define SEL_CMASK(sel)      ((uint8_t)((sel) >> 24))
+#define SEL_ADAPTIVE        (1ull << 34)
 #define SEL_GUEST_HOST(sel) ((sel) >> 40 & 3)
 #define SEL_GUEST_ONLY      1
 
@@ -28,6 +29,7 @@
 #define FIXED_ANY           4u
 #define FIXED_PMI           8u
 #define FIXED_FIELD(ctrl, i)    ((uint32_t)((ctrl) >> 4 * (i)) & 15)
+#define FIXED_ADAPTIVE(i)   (1ull << (32 + 4 * (i)))
 
 /* IA32_PERF_GLOBAL_STATUS, IA32_PERF_GLOBAL_INUSE */
 #define STATUS_FIXED_SHIFT  32
@@ -39,6 +41,11 @@
 #define STATUS_COND_CHGD    (1ull << 63)
 #define INUSE_PMI           (1ull << 63)
 
+/* IA32_MISC_ENABLE */
+#define MISC_NO_PEBS        (1u << 12)
+
+/* MSR_PEBS_DATA_CFG */
+#define DATA_CFG            0xff00000full
 
 /* CPUID.0AH */
 #define LEAF_NO_SLOTS       0x80u   /* EBX: topdown slots */
@@ -108,27 +115,33 @@ struct PmuFlavour {
 #define V2          2       /* PerfMonV2 */
 #define SMM_CAP     PMU_CAP_FREEZE_WHILE_SMM
 #define BOTH_CAPS   (PMU_CAP_FREEZE_WHILE_SMM | PMU_CAP_FULL_WIDTH_WRITE)
+/* From format 4 on they are adaptive. */
+#define PEBS(n)     (PMU_CAP_PEBS_TRAP | PMU_CAP_PEBS_REGS | (n) << 8 | \
+                     (n) / 4 * PMU_CAP_PEBS_BASELINE)
 
 static const PmuFlavour
     p6 = { "P6", HAS_P6, 0, 2, 40, 0, 0 },
     pentium_m = { "Pentium M", HAS_P6, 0, 2, 40, 0, 0 },
     generic = { "architectural", HAS_ARCH, 5, 4, 48, BOTH_CAPS, 0 },
     core_duo = { "Core Duo", HAS_CORE_DUO, 1, 2, 40, 0, 0 },
-    core2 = { "Core 2", HAS_CORE2, 2, 2, 40, 0, 0 },
-    nehalem = { "Nehalem", HAS_NHM, 3, 4, 48, SMM_CAP, 0 },
-    westmere = { "Westmere", HAS_WSM, 3, 4, 48, SMM_CAP, 0 },
-    sandy_bridge = { "Sandy Bridge", HAS_SNB, 3, 4, 48, BOTH_CAPS, 0 },
-    ivy_bridge = { "Ivy Bridge", HAS_IVB, 3, 4, 48, BOTH_CAPS, 0 },
-    haswell = { "Haswell", HAS_HSW, 3, 4, 48, BOTH_CAPS, 0 },
-    broadwell = { "Broadwell", HAS_BDW, 3, 4, 48, BOTH_CAPS, 0 },
-    skylake = { "Skylake", HAS_SKL, 4, 4, 48, BOTH_CAPS, 0 },
-    ice_lake = { "Ice Lake", HAS_ICL, 5, 8, 48, BOTH_CAPS, 0 },
-    golden_cove = { "Golden Cove", HAS_GLC, 5, 8, 48, BOTH_CAPS, 0 },
-    bonnell = { "Bonnell", HAS_BNL, 3, 2, 40, 0, 0 },
-    silvermont = { "Silvermont", HAS_SLM, 3, 2, 40, BOTH_CAPS, 0 },
-    goldmont = { "Goldmont", HAS_GLM, 4, 4, 48, BOTH_CAPS, 0 },
-    tremont = { "Tremont", HAS_TNT, 5, 4, 48, BOTH_CAPS, 0 },
-    crestmont = { "Crestmont", HAS_TNT, 5, 8, 48, BOTH_CAPS, 0 },
+    core2 = { "Core 2", HAS_CORE2, 2, 2, 40, PEBS(0), 0 },
+    nehalem = { "Nehalem", HAS_NHM, 3, 4, 48, SMM_CAP | PEBS(1), 0 },
+    westmere = { "Westmere", HAS_WSM, 3, 4, 48, SMM_CAP | PEBS(1), 0 },
+    sandy_bridge = { "Sandy Bridge", HAS_SNB, 3, 4, 48,
+        BOTH_CAPS | PEBS(1), 0 },
+    ivy_bridge = { "Ivy Bridge", HAS_IVB, 3, 4, 48, BOTH_CAPS | PEBS(1), 0 },
+    haswell = { "Haswell", HAS_HSW, 3, 4, 48, BOTH_CAPS | PEBS(2), 0 },
+    broadwell = { "Broadwell", HAS_BDW, 3, 4, 48, BOTH_CAPS | PEBS(2), 0 },
+    skylake = { "Skylake", HAS_SKL, 4, 4, 48, BOTH_CAPS | PEBS(3), 0 },
+    ice_lake = { "Ice Lake", HAS_ICL, 5, 8, 48, BOTH_CAPS | PEBS(4), 0 },
+    golden_cove = { "Golden Cove", HAS_GLC, 5, 8, 48, BOTH_CAPS | PEBS(4), 0 },
+    bonnell = { "Bonnell", HAS_BNL, 3, 2, 40, PEBS(0), 0 },
+    silvermont = { "Silvermont", HAS_SLM, 3, 2, 40, BOTH_CAPS | PEBS(2), 0 },
+    goldmont = { "Goldmont", HAS_GLM, 4, 4, 48, BOTH_CAPS | PEBS(3), 0 },
+    goldmont_plus = { "Goldmont Plus", HAS_GLM, 4, 4, 48,
+        BOTH_CAPS | PEBS(3), 0 },
+    tremont = { "Tremont", HAS_TNT, 5, 4, 48, BOTH_CAPS | PEBS(4), 0 },
+    crestmont = { "Crestmont", HAS_TNT, 5, 8, 48, BOTH_CAPS | PEBS(4), 0 },
     k7 = { "K7", HAS_K7, 0, 4, 48, 0, 0 },
     fam15h = { "Family 15h", HAS_15H, 0, 6, 48, 0, CORE_EXT },
     zen = { "Family 17h", HAS_ZEN1, 0, 6, 48, 0, CORE_EXT },
@@ -191,7 +204,7 @@ static const struct {
     { PMU_VENDOR_INTEL, 6, 6, 0x85, 0x85, &silvermont },
     { PMU_VENDOR_INTEL, 6, 6, 0x5c, 0x5c, &goldmont },
     { PMU_VENDOR_INTEL, 6, 6, 0x5f, 0x5f, &goldmont },
-    { PMU_VENDOR_INTEL, 6, 6, 0x7a, 0x7a, &goldmont },
+    { PMU_VENDOR_INTEL, 6, 6, 0x7a, 0x7a, &goldmont_plus },
     { PMU_VENDOR_INTEL, 6, 6, 0x86, 0x86, &tremont },
     { PMU_VENDOR_INTEL, 6, 6, 0x96, 0x96, &tremont },
     { PMU_VENDOR_INTEL, 6, 6, 0x9c, 0x9c, &tremont },
@@ -624,6 +637,26 @@ static const struct {
       { 0x01, 0x02, 0x04, 0x08, 0, 0x03 } },
 };
 
+/*
+ * The events that PEBS has on processors where not all are precise; on others,
+ * the counter is as without it.
+ */
+static const struct {
+    uint16_t event, umask;
+    uint32_t has;
+} precise_events[] = {
+    { 0xc0, 0x00, HAS_CORE2 },
+    { 0xc5, 0x00, HAS_CORE2 },
+    { 0xcb, NO_UMASK, HAS_CORE2 | NEHALEMS },
+    { 0x0c, 0x01, NEHALEMS },
+    { 0xc0, NO_UMASK, NEHALEMS },
+    { 0xc2, NO_UMASK, NEHALEMS },
+    { 0xc4, NO_UMASK, NEHALEMS },
+    { 0xc5, 0x02, HAS_NHM },
+    { 0xc5, NO_UMASK, HAS_WSM },
+    { 0xc8, 0x20, NEHALEMS },
+};
+
 /* Zen's odd counters have the upper 16 bits of the even ones before them. */
 #define EVENT_MERGE         0xfff
 
@@ -719,6 +752,8 @@ typedef enum PmuReg {
     REG_STATUS_SET,
     REG_INUSE,
     REG_CAPS,
+    REG_PEBS_ENABLE,
+    REG_PEBS_DATA_CFG,
     REG_OFFCORE,
     REG_CLOCKS,             /* IA32_MPERF, IA32_APERF (SDM 14.2), all vendors */
 } PmuReg;
@@ -745,8 +780,9 @@ static const struct {
     { 0x391, 0x391, REG_STATUS_SET, INTEL, 4 },
     { 0x392, 0x392, REG_INUSE, INTEL, 4 },
     { 0x30c, 0x30f, REG_ABSENT, INTEL, 0 },     /* IA32_FIXED_CTR3 */
-    { 0x3f1, 0x3f2, REG_ABSENT, INTEL, 0 },     /* PEBS */
-    { 0x3f6, 0x3f7, REG_ABSENT, INTEL, 0 },
+    { 0x3f1, 0x3f1, REG_PEBS_ENABLE, INTEL, 0 },
+    { 0x3f2, 0x3f2, REG_PEBS_DATA_CFG, INTEL, 0 },
+    { 0x3f6, 0x3f7, REG_ABSENT, INTEL, 0 },     /* more of PEBS */
 #undef INTEL
     { 0xc0000300, 0xc0000300, REG_STATUS, PMU_VENDOR_AMD, 0 },
     { 0xc0000301, 0xc0000301, REG_GLOBAL_CTRL, PMU_VENDOR_AMD, 0 },
@@ -841,7 +877,8 @@ bool pmu_configure(PmuConfig *config, uint32_t version, uint32_t counters,
     config->fixed = config->version >= 2 ? PMU_MAX_FIXED : 0;
     config->perf_capabilities = flavour->caps;
     if (config->version < 2) {
-        config->perf_capabilities &= ~(uint64_t)PMU_CAP_FREEZE_WHILE_SMM;
+        config->perf_capabilities &= ~(uint64_t)(PMU_CAP_FREEZE_WHILE_SMM |
+                                                 PMU_CAP_PEBS);
     }
     return true;
 }
@@ -882,7 +919,8 @@ static bool since_pentium_m(const PmuConfig *config)
 
 uint64_t pmu_misc_enable(const PmuConfig *config)
 {
-    return since_pentium_m(config) ? PMU_MISC_ENABLE : 0;
+    return since_pentium_m(config) ?
+           PMU_MISC_ENABLE & ~(pmu_has_pebs(config) ? MISC_NO_PEBS : 0) : 0;
 }
 
 bool pmu_masks_lvtpc(const PmuConfig *config)
@@ -899,6 +937,34 @@ static uint64_t value_mask(const PmuConfig *config)
     return ones(config->flavour->width);
 }
 
+bool pmu_has_pebs(const PmuConfig *config)
+{
+    return config->pdcm && (config->perf_capabilities & PMU_CAP_PEBS_TRAP) &&
+           (config->perf_capabilities & PMU_CAP_PEBS_REGS);
+}
+
+static bool has_adaptive(const PmuConfig *config)
+{
+    return pmu_has_pebs(config) &&
+           PMU_CAP_PEBS_FORMAT(config->perf_capabilities) >= 4 &&
+           (config->perf_capabilities & PMU_CAP_PEBS_BASELINE);
+}
+
+/* The counters that PEBS is for */
+static uint64_t pebs_mask(const PmuConfig *config)
+{
+    uint32_t has = config->flavour->has;
+
+    if (!pmu_has_pebs(config)) {
+        return 0;
+    }
+    if ((has & (SINCE_ICL | HAS_TNT)) || config->flavour == &goldmont_plus) {
+        return ones(config->counters) |
+               ones(config->fixed) << STATUS_FIXED_SHIFT;
+    }
+    return has & SINCE_NHM ? ones(MIN(config->counters, 4)) : 1;
+}
+
 static bool has_any_thread(const PmuConfig *config)
 {
     return config->version == 3 || config->version == 4;
@@ -909,7 +975,8 @@ static uint64_t evtsel_mask(const PmuConfig *config)
     if (is_amd(config)) {
         return SEL_AMD;
     }
-    return SEL_INTEL | (has_any_thread(config) ? SEL_ANY : 0);
+    return SEL_INTEL | (has_any_thread(config) ? SEL_ANY : 0) |
+           (has_adaptive(config) ? SEL_ADAPTIVE : 0);
 }
 
 static uint64_t fixed_ctrl_mask(const PmuConfig *config)
@@ -917,7 +984,8 @@ static uint64_t fixed_ctrl_mask(const PmuConfig *config)
     uint64_t field = FIXED_OS | FIXED_USR | FIXED_PMI |
                      (has_any_thread(config) ? FIXED_ANY : 0);
 
-    return field * 0x111 & ones(4 * config->fixed);
+    field |= has_adaptive(config) ? FIXED_ADAPTIVE(0) : 0;
+    return field * 0x111 & ones(4 * config->fixed) * (FIXED_ADAPTIVE(0) | 1);
 }
 
 /* Bits of GLOBAL_CTRL, and those of the counters in GLOBAL_STATUS. */
@@ -932,7 +1000,7 @@ static uint64_t global_mask(const PmuConfig *config)
 /* What STATUS_SET can set: also what other processors of version 4 have. */
 static uint64_t status_mask(const PmuConfig *config)
 {
-    return global_mask(config) |
+    return global_mask(config) | (pmu_has_pebs(config) ? STATUS_OVF_BUF : 0) |
            (config->lbr_v2 ? PMU_STATUS_LBR_FRZ | STATUS_CTR_FRZ : 0) |
            (config->version >= 4 ? STATUS_TOPA_PMI | PMU_STATUS_LBR_FRZ |
                                    STATUS_CTR_FRZ | STATUS_ASCI |
@@ -1176,9 +1244,7 @@ static bool gp_runs(const PmuState *s, const PmuConfig *config, unsigned n)
 /* Whether all that enables counter @n does; its rows are another matter. */
 static bool enabled(const PmuState *s, const PmuConfig *config, unsigned n)
 {
-    unsigned bit = n < PMU_MAX_GP ? n : STATUS_FIXED_SHIFT + n - PMU_MAX_GP;
-
-    if ((global_mask(config) && !(s->global_ctrl >> bit & 1)) ||
+    if ((global_mask(config) && !(s->global_ctrl & pmu_status_bit(n))) ||
         (s->global_status & STATUS_CTR_FRZ)) {
         return false;
     }
@@ -1203,6 +1269,23 @@ static void get_bits(const PmuState *s, unsigned n, bool *os, bool *usr,
     }
 }
 
+static bool is_precise(const PmuState *s, const PmuConfig *config, unsigned n)
+{
+    if (!(config->flavour->has & (HAS_CORE2 | NEHALEMS))) {
+        /* No instruction has an interrupt. */
+        return s->counter[n].add != B(INTERRUPTS);
+    }
+    for (unsigned i = 0; i < ARRAY_SIZE(precise_events); i++) {
+        if (precise_events[i].event == SEL_EVENT(s->evtsel[n]) &&
+            (precise_events[i].has & config->flavour->has) &&
+            (precise_events[i].umask == NO_UMASK ||
+             precise_events[i].umask == SEL_UMASK(s->evtsel[n]))) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void set_rows(PmuState *s, const PmuConfig *config, unsigned n)
 {
     PmuCounter *counter = &s->counter[n];
@@ -1212,6 +1295,9 @@ static void set_rows(PmuState *s, const PmuConfig *config, unsigned n)
     if (n >= PMU_MAX_GP) {
         counter->add = fixed_event[n - PMU_MAX_GP];
     }
+    counter->pebs = (s->pebs_enable & pmu_status_bit(n)) &&
+                    is_precise(s, config, n);
+    counter->interrupts |= counter->pebs;
     counter->rows = 0;
     if (enabled(s, config, n) && counter->add) {
         counter->rows = (uint8_t)(os << PMU_OS | usr << PMU_USR);
@@ -1231,6 +1317,9 @@ static int64_t distance(const PmuState *s, const PmuConfig *config, unsigned n)
 
     if (!(counter->add & ~B(INTERRUPTS))) {
         return FAR_AWAY;
+    }
+    if (counter->pebs && (s->pebs_armed & pmu_status_bit(n))) {
+        return 0;
     }
     if (counter->add & B(CYCLES)) {
         return left / config->insn_clocks;
@@ -1366,6 +1455,23 @@ static bool is_merged(const PmuState *s, const PmuConfig *config, unsigned n)
            event_code(config, s->evtsel[n + 1]) == EVENT_MERGE;
 }
 
+/*
+ * PEBS is on for counter @n, whose value is going to be @value.  An instruction
+ * may have more than one event: the overflow and the one behind it, too.
+ */
+static void find_pebs(PmuState *s, const PmuConfig *config, unsigned n,
+                      uint64_t value)
+{
+    uint64_t bit = pmu_status_bit(n);
+
+    if (s->pebs_armed & bit) {
+        s->pebs_due |= value != s->value[n] ? bit : 0;
+    } else if (value > value_mask(config)) {
+        s->pebs_armed |= bit;
+        s->pebs_due |= value & value_mask(config) ? bit : 0;
+    }
+}
+
 /* Add what is pending to the counters, and look for overflows. */
 static void apply(PmuState *s, const PmuConfig *config)
 {
@@ -1414,10 +1520,12 @@ static void apply(PmuState *s, const PmuConfig *config)
             s->value[n + 1] = upper & 0xffff;
             value &= upper >> 16 ? UINT64_MAX : value_mask(config);
         }
+        if (counter->pebs) {
+            find_pebs(s, config, n, value);
+        }
         if (value > value_mask(config)) {
-            status |= 1ull << (n < PMU_MAX_GP ? n :
-                               n - PMU_MAX_GP + STATUS_FIXED_SHIFT);
-            s->pmi |= counter->interrupts;
+            status |= pmu_status_bit(n);
+            s->pmi |= counter->interrupts && !counter->pebs;
         }
         s->value[n] = value & value_mask(config);
     }
@@ -1450,6 +1558,41 @@ bool pmu_settle(PmuState *s, const PmuConfig *config)
 {
     apply(s, config);
     return take_pmi(s, config);
+}
+
+uint64_t pmu_pebs_due(PmuState *s, const PmuConfig *config, bool known)
+{
+    if (s->slack[PMU_OS] < 0 || s->slack[PMU_USR] < 0) {
+        apply(s, config);
+    }
+    s->pebs_due &= known ? UINT64_MAX : 0;
+    return s->pebs_due;
+}
+
+void pmu_pebs_done(PmuState *s, const PmuConfig *config, unsigned n,
+                   const uint64_t *reset, bool threshold)
+{
+    uint64_t bit = pmu_status_bit(n);
+
+    s->pebs_due &= ~bit;
+    s->pebs_armed &= ~bit;
+    s->global_status &= ~bit;
+    if (reset) {
+        s->value[n] = *reset & value_mask(config);
+    }
+    if (threshold) {
+        s->global_status |= STATUS_OVF_BUF;
+        s->pmi = true;
+    }
+    set_slack(s, config);
+}
+
+uint64_t pmu_pebs_groups(const PmuState *s, const PmuConfig *config, unsigned n)
+{
+    bool adaptive = n < PMU_MAX_GP ? s->evtsel[n] & SEL_ADAPTIVE :
+                    s->fixed_ctr_ctrl & FIXED_ADAPTIVE(n - PMU_MAX_GP);
+
+    return has_adaptive(config) && adaptive ? s->pebs_data_cfg : 0;
 }
 
 uint32_t pmu_distance(PmuState *s, const PmuConfig *config, PmuRow row)
@@ -1565,6 +1708,10 @@ static PmuAccess find_msr(const PmuConfig *config, uint32_t msr, PmuReg *reg,
             return PMU_MSR_GP;
         case REG_CAPS:
             return config->pdcm ? PMU_MSR_OK : PMU_MSR_GP;
+        case REG_PEBS_ENABLE:
+            return pmu_has_pebs(config) ? PMU_MSR_OK : PMU_MSR_GP;
+        case REG_PEBS_DATA_CFG:
+            return has_adaptive(config) ? PMU_MSR_OK : PMU_MSR_GP;
         case REG_EVTSEL_PMC:
             *reg = *index % 2 ? REG_PMC : REG_EVTSEL;
             *index /= 2;
@@ -1595,7 +1742,7 @@ static PmuAccess find_msr(const PmuConfig *config, uint32_t msr, PmuReg *reg,
 /* IA32_PERF_GLOBAL_INUSE (SDM 18.2.4.3) */
 static uint64_t in_use(const PmuState *s)
 {
-    uint64_t val = 0;
+    uint64_t val = s->pebs_enable ? INUSE_PMI : 0;
 
     for (unsigned n = 0; n < PMU_MAX_GP; n++) {
         val |= (uint64_t)(SEL_EVENT(s->evtsel[n]) != 0) << n;
@@ -1648,6 +1795,12 @@ PmuAccess pmu_rdmsr(PmuState *s, const PmuConfig *config, uint32_t msr,
     case REG_CAPS:
         *val = config->perf_capabilities;
         break;
+    case REG_PEBS_ENABLE:
+        *val = s->pebs_enable;
+        break;
+    case REG_PEBS_DATA_CFG:
+        *val = s->pebs_data_cfg;
+        break;
     case REG_OFFCORE:
         *val = s->offcore[index];
         break;
@@ -1680,6 +1833,10 @@ static uint64_t reserved(const PmuConfig *config, PmuReg reg)
         return ~fixed_ctrl_mask(config);
     case REG_GLOBAL_CTRL:
         return ~global_mask(config);
+    case REG_PEBS_ENABLE:
+        return ~pebs_mask(config);
+    case REG_PEBS_DATA_CFG:
+        return ~DATA_CFG;
     case REG_STATUS_RESET:
         return ~status_reset_mask(config);
     case REG_STATUS_SET:
@@ -1687,6 +1844,14 @@ static uint64_t reserved(const PmuConfig *config, PmuReg reg)
     default:
         return 0;
     }
+}
+
+/* A counter begins anew. */
+static void write_value(PmuState *s, const PmuConfig *config, unsigned n,
+                        uint64_t val)
+{
+    s->value[n] = val & value_mask(config);
+    s->pebs_armed &= ~pmu_status_bit(n);
 }
 
 PmuAccess pmu_wrmsr(PmuState *s, const PmuConfig *config, uint32_t msr,
@@ -1714,10 +1879,16 @@ PmuAccess pmu_wrmsr(PmuState *s, const PmuConfig *config, uint32_t msr,
         }
         /* fall through */
     case REG_PMC_FULL:
-        s->value[index] = val & value_mask(config);
+        write_value(s, config, index, val);
         break;
     case REG_FIXED:
-        s->value[PMU_FIXED(index)] = val & value_mask(config);
+        write_value(s, config, PMU_FIXED(index), val);
+        break;
+    case REG_PEBS_ENABLE:
+        s->pebs_enable = val;
+        break;
+    case REG_PEBS_DATA_CFG:
+        s->pebs_data_cfg = val;
         break;
     case REG_FIXED_CTRL:
         s->fixed_ctr_ctrl = val;
@@ -1842,6 +2013,8 @@ bool pmu_load_state(PmuState *s, const PmuConfig *config)
     for (unsigned i = offcore_masks(config); i < PMU_NR_OFFCORE; i++) {
         bad |= s->offcore[i];
     }
+    bad |= (s->pebs_enable | s->pebs_armed) & ~pebs_mask(config);
+    bad |= s->pebs_data_cfg & ~(has_adaptive(config) ? DATA_CFG : 0);
     if (!config->aperfmperf || !s->clocks) {
         bad |= s->clocks | s->aperf | s->mperf;
     }
@@ -1855,6 +2028,7 @@ bool pmu_load_state(PmuState *s, const PmuConfig *config)
     memset(s->pending, 0, sizeof(s->pending));
     memset(s->fp_pending, 0, sizeof(s->fp_pending));
     s->pmi = false;
+    s->pebs_due = 0;
     for (unsigned n = 0; n < PMU_MAX_GP; n++) {
         select_event(s, config, n);
     }

@@ -8,8 +8,8 @@
  * chapter 18 "Performance monitoring"; "APM" is AMD's Architecture Programmer's
  * Manual, Volume 2, section 13.2.
  *
- * Not there yet: last branch records, the branch trace store, and PEBS.  Their
- * registers and bits are those of a processor that does not have them.
+ * Last branch records and the branch trace store are not here, and of PEBS only
+ * when a record is due: pebs.h stores it.
  */
 #ifndef PMU_H
 #define PMU_H
@@ -183,8 +183,14 @@ typedef struct PmuConfig {
 #define PMU_REFCLK_UNIT     1000
 
 /* Bits of IA32_PERF_CAPABILITIES (SDM 18.18.1) that can be set. */
+#define PMU_CAP_PEBS_TRAP           (1u << 6)
+#define PMU_CAP_PEBS_REGS           (1u << 7)
+#define PMU_CAP_PEBS_FORMAT(caps)   ((uint32_t)(caps) >> 8 & 15)
 #define PMU_CAP_FREEZE_WHILE_SMM    (1u << 12)
 #define PMU_CAP_FULL_WIDTH_WRITE    (1u << 13)
+#define PMU_CAP_PEBS_BASELINE       (1u << 14)
+/* All that is about PEBS, which is there if the first two of them are. */
+#define PMU_CAP_PEBS                0x4fc0u
 
 #define PMU_STATUS_LBR_FRZ          (1ull << 58)    /* of GLOBAL_STATUS */
 
@@ -208,7 +214,8 @@ typedef struct PmuCounter {
      */
     uint64_t add, sub;
     uint8_t rows;           /* bit r: it counts in PmuRow r; 0: not at all */
-    bool interrupts;        /* its overflow causes a PMI */
+    bool interrupts;        /* its overflow causes a PMI, */
+    bool pebs;              /* or has the next event write a record */
 } PmuCounter;
 
 /* Of what is not known to the migration stream, all zero is good. */
@@ -225,6 +232,10 @@ typedef struct PmuState {
     uint64_t global_status;     /* ..._GLOBAL_STATUS, PerfCntrGlobalStatus */
     uint64_t debugctl;                  /* IA32_DEBUGCTL, PMU_FREEZE_* */
     uint64_t offcore[PMU_NR_OFFCORE];   /* MSR_OFFCORE_RSP_n */
+    uint64_t pebs_enable;               /* IA32_PEBS_ENABLE */
+    uint64_t pebs_data_cfg;             /* MSR_PEBS_DATA_CFG */
+    /* Counters whose next event writes a record, as GLOBAL_STATUS has them */
+    uint64_t pebs_armed;
     /* Saved at an SMI with FREEZE_WHILE_SMM, for RSM. */
     uint64_t smm_global_ctrl, smm_debugctl;
     /* Of a reference clock in each row, in 1/PMU_REFCLK_UNIT. */
@@ -250,6 +261,7 @@ typedef struct PmuState {
     bool fetches[PMU_NR_ROWS];          /* see pmu_wants_fetches() */
     bool memory_interrupts;     /* a counter of memory accesses, or FP, does */
     bool pmi;                           /* not taken by pmu_sync() yet */
+    uint64_t pebs_due;                  /* of pebs_armed, whose event came */
     /*
      * Counted, but not in value[] yet.  So many instructions may be counted
      * before it has to be there; below 0, it has.
@@ -297,9 +309,9 @@ void pmu_cpuid_80000022(const PmuConfig *config, uint32_t regs[4]);
 
 /*
  * IA32_MISC_ENABLE[7], performance monitoring available, and [11] and [12],
- * branch trace store and PEBS unavailable.  They are read-only: a WRMSR does
- * not change those in PMU_MISC_ENABLE, which pmu_misc_enable() gives; 0 where
- * there is no such MSR (P6, AMD).
+ * branch trace store, which is not here, and PEBS unavailable.  They are
+ * read-only: a WRMSR does not change those in PMU_MISC_ENABLE, which
+ * pmu_misc_enable() gives; 0 where there is no such MSR (P6, AMD).
  */
 #define PMU_MISC_ENABLE     0x1880u
 #define PMU_MISC_NO_BTS     (1u << 11)
@@ -469,6 +481,44 @@ bool pmu_sync(PmuState *s, const PmuConfig *config);
  * the registers, or saves them; as pmu_sync().
  */
 bool pmu_settle(PmuState *s, const PmuConfig *config);
+
+/*
+ * PEBS (SDM 18.4.4, 18.9.4): a counter that overflows is armed, and its next
+ * event has a record written.  The caller asks here for those whose event came
+ * with what has just been counted, in front of pmu_sync(), has pebs_store()
+ * write each, and calls pmu_pebs_done().  If it cannot @know the instruction,
+ * the event after this one counts.  Bits are those of GLOBAL_STATUS.
+ */
+uint64_t pmu_pebs_due(PmuState *s, const PmuConfig *config, bool known);
+
+/*
+ * What became of it: the counter is loaded with *@reset unless that is NULL; if
+ * the @threshold is reached, pmu_sync() has a PMI.
+ */
+void pmu_pebs_done(PmuState *s, const PmuConfig *config, unsigned n,
+                   const uint64_t *reset, bool threshold);
+
+/* Whether there is PEBS */
+bool pmu_has_pebs(const PmuConfig *config);
+
+/* The groups of counter @n's record, as in MSR_PEBS_DATA_CFG. */
+uint64_t pmu_pebs_groups(const PmuState *s, const PmuConfig *config,
+                         unsigned n);
+
+/*
+ * Whether what is next in @row may have a record.  If so, the caller of
+ * pmu_distance() has it observed.
+ */
+static inline bool pmu_pebs_near(const PmuState *s, PmuRow row)
+{
+    return (s->pebs_armed & s->pebs_enable) && !s->slack[row];
+}
+
+/* The bit of counter @n in GLOBAL_STATUS, GLOBAL_CTRL and PEBS_ENABLE */
+static inline uint64_t pmu_status_bit(unsigned n)
+{
+    return 1ull << (n < PMU_MAX_GP ? n : 32 + n - PMU_MAX_GP);
+}
 
 /*
  * Whether an event was selected, and enabled, that this PMU does not count: it

@@ -184,32 +184,34 @@ static void test_flavours(void)
         { INTEL, 6, 0x09, "Pentium M", 0, 0, 0, 0, 0, 2, 0 },
         { INTEL, 6, 0x0d, "Pentium M", 0, 0, 0, 0, 0, 2, 0 },
         { INTEL, 6, 0x0e, "Core Duo", 0x07280201, 0, 0, 0, 0, 2, 0 },
-        { INTEL, 6, 0x0f, "Core 2", 0x07280202, 0, 0, 0x503, 0, 2, 3 },
-        { INTEL, 6, 0x17, "Core 2", 0x07280202, 0, 0, 0x503, 0, 2, 3 },
-        { INTEL, 6, 0x1a, "Nehalem", 0x07300403, 0, 0, 0x603, 0x1000, 4, 3 },
-        { INTEL, 6, 0x1c, "Bonnell", 0x07280203, 0, 0, 0x503, 0, 2, 3 },
-        { INTEL, 6, 0x2c, "Westmere", 0x07300403, 0, 0, 0x603, 0x1000, 4, 3 },
+        { INTEL, 6, 0x0f, "Core 2", 0x07280202, 0, 0, 0x503, 0xc0, 2, 3 },
+        { INTEL, 6, 0x17, "Core 2", 0x07280202, 0, 0, 0x503, 0xc0, 2, 3 },
+        { INTEL, 6, 0x1a, "Nehalem", 0x07300403, 0, 0, 0x603, 0x11c0, 4, 3 },
+        { INTEL, 6, 0x1c, "Bonnell", 0x07280203, 0, 0, 0x503, 0xc0, 2, 3 },
+        { INTEL, 6, 0x2c, "Westmere", 0x07300403, 0, 0, 0x603, 0x11c0, 4, 3 },
         { INTEL, 6, 0x2a, "Sandy Bridge",
-          0x07300403, 0, 0, 0x603, 0x3000, 4, 3 },
+          0x07300403, 0, 0, 0x603, 0x31c0, 4, 3 },
         { INTEL, 6, 0x3a, "Ivy Bridge",
-          0x07300403, 0, 0, 0x603, 0x3000, 4, 3 },
-        { INTEL, 6, 0x3c, "Haswell", 0x07300403, 0, 0, 0x603, 0x3000, 4, 3 },
-        { INTEL, 6, 0x3d, "Broadwell", 0x07300403, 0, 0, 0x603, 0x3000, 4, 3 },
-        { INTEL, 6, 0x5e, "Skylake", 0x07300404, 0, 0, 0x603, 0x3000, 4, 3 },
-        { INTEL, 6, 0x55, "Skylake", 0x07300404, 0, 0, 0x603, 0x3000, 4, 3 },
+          0x07300403, 0, 0, 0x603, 0x31c0, 4, 3 },
+        { INTEL, 6, 0x3c, "Haswell", 0x07300403, 0, 0, 0x603, 0x32c0, 4, 3 },
+        { INTEL, 6, 0x3d, "Broadwell", 0x07300403, 0, 0, 0x603, 0x32c0, 4, 3 },
+        { INTEL, 6, 0x5e, "Skylake", 0x07300404, 0, 0, 0x603, 0x33c0, 4, 3 },
+        { INTEL, 6, 0x55, "Skylake", 0x07300404, 0, 0, 0x603, 0x33c0, 4, 3 },
         { INTEL, 6, 0x6a, "Ice Lake",
-          0x08300805, 0x80, 7, 0x8603, 0x3000, 8, 3 },
+          0x08300805, 0x80, 7, 0x8603, 0x74c0, 8, 3 },
         { INTEL, 6, 0x8f, "Golden Cove",
-          0x08300805, 0x80, 7, 0x8603, 0x3000, 8, 3 },
+          0x08300805, 0x80, 7, 0x8603, 0x74c0, 8, 3 },
         { INTEL, 6, 0xad, "Golden Cove",
-          0x08300805, 0x80, 7, 0x8603, 0x3000, 8, 3 },
+          0x08300805, 0x80, 7, 0x8603, 0x74c0, 8, 3 },
         { INTEL, 6, 0x85, "Silvermont",
-          0x07280203, 0, 0, 0x503, 0x3000, 2, 3 },
-        { INTEL, 6, 0x5f, "Goldmont", 0x07300404, 0, 0, 0x603, 0x3000, 4, 3 },
+          0x07280203, 0, 0, 0x503, 0x32c0, 2, 3 },
+        { INTEL, 6, 0x5f, "Goldmont", 0x07300404, 0, 0, 0x603, 0x33c0, 4, 3 },
+        { INTEL, 6, 0x7a, "Goldmont Plus",
+          0x07300404, 0, 0, 0x603, 0x33c0, 4, 3 },
         { INTEL, 6, 0x86, "Tremont",
-          0x08300405, 0x80, 7, 0x8603, 0x3000, 4, 3 },
+          0x08300405, 0x80, 7, 0x8603, 0x74c0, 4, 3 },
         { INTEL, 6, 0xaf, "Crestmont",
-          0x08300805, 0x80, 7, 0x8603, 0x3000, 8, 3 },
+          0x08300805, 0x80, 7, 0x8603, 0x74c0, 8, 3 },
         { INTEL, 6, 0xdd, "architectural",
           0x08300405, 0x80, 7, 0x8603, 0x3000, 4, 3 },
         { INTEL, 0x13, 1, "architectural",
@@ -255,7 +257,9 @@ static void test_flavours(void)
         g_assert_cmpint(config.fixed, ==, tests[i].fixed);
         g_assert_cmpint(config.perfmon_v2, ==, v2);
         g_assert_cmpint(config.perfctr_core, ==, tests[i].counters == 6);
-        g_assert_cmphex(pmu_misc_enable(&config), ==, p4 ? 0x1880 : 0);
+        g_assert_cmphex(pmu_misc_enable(&config), ==,
+                        pmu_has_pebs(&config) ? 0x880 : p4 ? 0x1880 : 0);
+        g_assert_cmpint(pmu_has_pebs(&config), ==, (tests[i].caps & 0xc0) != 0);
         g_assert_cmpint(pmu_masks_lvtpc(&config), ==, p4);
     }
     /* No row takes in what nobody knows. */
@@ -307,7 +311,7 @@ static void test_configure(void)
     g_assert_true(pmu_configure(&config, 0, 0, &bad));
     pmu_cpuid_0a(&config, regs);
     g_assert_cmphex(regs[0], ==, 0x07300404);
-    g_assert_cmphex(config.perf_capabilities, ==, 0x3000);
+    g_assert_cmphex(config.perf_capabilities, ==, 0x33c0);
 
     be_intel(0x6a);
     check_range(6, 0, "pmu-version", 1, 5);
@@ -391,8 +395,8 @@ static void test_presence(void)
     config.perf_capabilities &= ~(uint64_t)PMU_CAP_FULL_WIDTH_WRITE;
     gp(A_PMC(0));
 
-    /* What is not there yet */
-    gp(0x3f1);          /* PEBS */
+    /* PEBS, which this one has not */
+    gp(0x3f1);
     gp(0x3f2);
     gp(0x3f6);
 

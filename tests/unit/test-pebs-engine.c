@@ -1,0 +1,703 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* Unit tests of PEBS: registers, when a record is due, and what is in it. */
+
+#include <string.h>
+#include <glib.h>
+#include "pebs.h"
+
+#define PERFEVTSEL(n)   (0x186 + (n))
+#define PMC(n)          (0xc1 + (n))
+#define FIXED_CTR(i)    (0x309 + (i))
+#define FIXED_CTR_CTRL  0x38d
+#define GLOBAL_STATUS   0x38e
+#define GLOBAL_CTRL     0x38f
+#define STATUS_RESET    0x390
+#define GLOBAL_INUSE    0x392
+#define PEBS_ENABLE     0x3f1
+#define PEBS_DATA_CFG   0x3f2
+
+#define USR             (1u << 16)
+#define OS              (1u << 17)
+#define INT             (1u << 20)
+#define EN              (1u << 22)
+#define RUN             (USR | OS | EN)
+#define CYCLES_PP       (RUN | 1u << 23 | 16u << 24)
+#define ADAPTIVE        (1ull << 34)
+#define OVF_BUF         (1ull << 62)
+#define FIXED_BIT(i)    (1ull << (32 + (i)))
+
+#define INSNS           0xc0
+#define BRANCHES        0xc4
+
+static PmuState pmu;
+static PmuConfig config;
+
+static void be(unsigned model)
+{
+    const PmuFlavour *flavour = pmu_flavour(PMU_VENDOR_INTEL, 6, model);
+
+    pmu_config_init(&config, flavour);
+    memset(&pmu, 0, sizeof(pmu));
+    pmu_reset(&pmu, &config);
+}
+
+static void wr(uint32_t msr, uint64_t val)
+{
+    g_assert_cmpint(pmu_wrmsr(&pmu, &config, msr, val), ==, PMU_MSR_OK);
+}
+
+static uint64_t rd(uint32_t msr)
+{
+    uint64_t val = 0xbad;
+
+    g_assert_cmpint(pmu_rdmsr(&pmu, &config, msr, &val), ==, PMU_MSR_OK);
+    return val;
+}
+
+static bool is_gp(uint32_t msr, uint64_t val)
+{
+    return pmu_wrmsr(&pmu, &config, msr, val) == PMU_MSR_GP;
+}
+
+/* --- memory --------------------------------------------------------------- */
+
+#define PAGES       8
+#define BASE        0xffff888000000000ull
+#define AREA        (BASE + 0x18)
+#define BUFFER      (BASE + 4096)
+
+static uint8_t memory[PAGES][4096];
+static bool missing[PAGES];
+/* Pages are nowhere near each other. */
+static const unsigned place[PAGES] = { 3, 6, 0, 5, 1, 7, 2, 4 };
+
+static void *host(void *opaque, uint64_t addr, uint32_t len)
+{
+    uint64_t page = (addr - BASE) / 4096;
+
+    g_assert_cmpint(addr % 4096 + len, <=, 4096);
+    return page < PAGES && !missing[page] ?
+           &memory[place[page]][addr % 4096] : NULL;
+}
+
+static uint8_t *byte(uint64_t addr)
+{
+    return host(NULL, addr, 1);
+}
+
+static uint64_t get(uint64_t addr)
+{
+    uint64_t val = 0;
+
+    for (int i = 0; i < 8; i++) {
+        val |= (uint64_t)*byte(addr + i) << 8 * i;
+    }
+    return val;
+}
+
+static void put(uint64_t addr, uint64_t val)
+{
+    for (int i = 0; i < 8; i++) {
+        *byte(addr + i) = (uint8_t)(val >> 8 * i);
+    }
+}
+
+static void set_area(uint64_t base, uint64_t bytes, uint64_t threshold)
+{
+    memset(missing, 0, sizeof(missing));
+    memset(memory, 0xaa, sizeof(memory));
+    put(AREA + 0x20, base);
+    put(AREA + 0x28, base);
+    put(AREA + 0x30, base + bytes);
+    put(AREA + 0x38, base + threshold);
+    for (int n = 0; n < 11; n++) {
+        put(AREA + 0x40 + 8 * n, -1000 - n);
+    }
+}
+
+static uint64_t stored(void)
+{
+    return get(AREA + 0x28) - get(AREA + 0x20);
+}
+
+/* --- a program ------------------------------------------------------------ */
+
+static PebsSample sample;
+static uint64_t records;        /* counters whose record has been stored */
+
+/* An instruction that counts @n times for @q; whether there was a PMI. */
+static bool insn_of(PmuQuantity q, unsigned n, bool known)
+{
+    uint64_t due;
+
+    pmu_count(&pmu, PMU_USR, PMU_INSNS, 1);
+    if (q != PMU_INSNS) {
+        pmu_count(&pmu, PMU_USR, q, n);
+    }
+    due = pmu_pebs_due(&pmu, &config, known);
+    sample.ip++;
+    records = 0;
+    for (unsigned i = 0; i < PMU_NR_COUNTERS; i++) {
+        if (due & pmu_status_bit(i)) {
+            records |= pebs_store(&pmu, &config, i, AREA, &sample, host,
+                                  NULL) == PEBS_STORED ? pmu_status_bit(i) : 0;
+        }
+    }
+    return pmu_sync(&pmu, &config);
+}
+
+static bool insn(PmuQuantity q)
+{
+    return insn_of(q, 1, true);
+}
+
+/* Counter 0 is going to overflow behind @left events. */
+static void start(uint64_t event, uint64_t left)
+{
+    wr(GLOBAL_CTRL, 0);
+    wr(PERFEVTSEL(0), event | RUN);
+    wr(PMC(0), -left);
+    wr(PEBS_ENABLE, 1);
+    wr(GLOBAL_CTRL, 1);
+}
+
+/* --- tests ---------------------------------------------------------------- */
+
+static const struct {
+    unsigned model, format, size;
+    uint64_t enable;
+} parts[] = {
+    { 0x17, 0, 144, 1 },
+    { 0x1c, 0, 144, 1 },
+    { 0x1a, 1, 176, 0xf },
+    { 0x2c, 1, 176, 0xf },
+    { 0x2a, 1, 176, 0xf },
+    { 0x3a, 1, 176, 0xf },
+    { 0x3c, 2, 192, 0xf },
+    { 0x3d, 2, 192, 0xf },
+    { 0x37, 2, 192, 1 },
+    { 0x5e, 3, 200, 0xf },
+    { 0x5c, 3, 200, 1 },
+    { 0x7a, 3, 200, 0x70000000full },
+    { 0x6a, 4, 32, 0x7000000ffull },
+    { 0x8f, 4, 32, 0x7000000ffull },
+    { 0x86, 4, 32, 0x70000000full },
+};
+
+static void test_registers(void)
+{
+    for (unsigned i = 0; i < G_N_ELEMENTS(parts); i++) {
+        bool adaptive = parts[i].format == 4;
+        uint64_t val;
+
+        be(parts[i].model);
+        g_assert_cmpint(PMU_CAP_PEBS_FORMAT(config.perf_capabilities), ==,
+                        parts[i].format);
+        for (int bit = 0; bit < 64; bit++) {
+            val = 1ull << bit;
+            g_assert_cmpint(is_gp(PEBS_ENABLE, val), ==,
+                            !(parts[i].enable & val));
+            g_assert_cmpint(is_gp(PEBS_DATA_CFG, val), ==,
+                            !adaptive || !(val & 0xff00000f));
+            if (config.version >= 4 && (parts[i].enable & val)) {
+                g_assert_cmphex(rd(GLOBAL_INUSE), ==, 1ull << 63);
+            }
+            g_assert_cmpint(is_gp(FIXED_CTR_CTRL, val & ~0xfffull), ==,
+                            val > 0xfff && !(adaptive &&
+                                             (val & 0x11100000000)));
+        }
+        g_assert_cmphex(rd(PEBS_ENABLE), ==,
+                        1ull << (63 - __builtin_clzll(parts[i].enable)));
+        g_assert_cmpint(is_gp(PERFEVTSEL(0), ADAPTIVE), ==, !adaptive);
+        g_assert_cmpint(is_gp(STATUS_RESET, OVF_BUF), ==, false);
+
+        config.perf_capabilities &= ~(uint64_t)PMU_CAP_PEBS;
+        g_assert_true(is_gp(PEBS_ENABLE, 0) && is_gp(PEBS_DATA_CFG, 0) &&
+                      is_gp(PERFEVTSEL(0), ADAPTIVE) &&
+                      is_gp(FIXED_CTR_CTRL, FIXED_BIT(0)));
+        g_assert_cmpint(pmu_rdmsr(&pmu, &config, PEBS_ENABLE, &val), ==,
+                        PMU_MSR_GP);
+        g_assert_cmphex(pmu_misc_enable(&config), ==, 0x1880);
+    }
+    be(0x6a);
+    config.pdcm = false;
+    g_assert_true(is_gp(PEBS_ENABLE, 0));
+    be(0x0e);
+    g_assert_true(is_gp(PEBS_ENABLE, 0));
+    be(0xdd);
+    g_assert_true(is_gp(PEBS_ENABLE, 0));
+}
+
+static void set_sample(void)
+{
+    uint8_t *bytes = (uint8_t *)&sample;
+
+    for (unsigned i = 0; i < sizeof(sample); i++) {
+        bytes[i] = (uint8_t)(i * 7 + i / 251);
+    }
+}
+
+/* Register @n's place in records of formats 0 to 3: RAX, RBX, RCX, RDX, ... */
+static unsigned fixed_place(unsigned n)
+{
+    static const unsigned places[] = { 2, 4, 5, 3, 9, 8, 6, 7 };
+
+    return n < 8 ? places[n] : 2 + n;
+}
+
+static void test_fixed(void)
+{
+    for (unsigned i = 0; i < G_N_ELEMENTS(parts); i++) {
+        uint64_t other = 1ull << 61;
+
+        if (parts[i].format > 3) {
+            continue;
+        }
+        /* At all distances from a page's end */
+        for (uint64_t at = BUFFER; at < BUFFER + 4096; at += 15) {
+            be(parts[i].model);
+            set_area(at, 3 * parts[i].size, 400);
+            set_sample();
+            start(INSNS, 1);
+            g_assert_false(insn(PMU_INSNS));
+            g_assert_cmphex(rd(GLOBAL_STATUS), ==, 1);
+            g_assert_cmphex(records, ==, 0);
+            pmu.global_status |= other;
+            g_assert_false(insn(PMU_INSNS));
+            g_assert_cmphex(records, ==, 1);
+            g_assert_cmpint(stored(), ==, parts[i].size);
+            g_assert_cmphex(get(at), ==, sample.rflags);
+            g_assert_cmphex(get(at + 8), ==, sample.next);
+            for (unsigned n = 0; n < 16; n++) {
+                g_assert_cmphex(get(at + 8 * fixed_place(n)), ==,
+                                sample.gpr[n]);
+            }
+            if (parts[i].format >= 1) {
+                g_assert_cmphex(get(at + 0x90), ==,
+                                parts[i].format < 3 ? 1 | other : 1);
+                g_assert_cmphex(get(at + 0x98) | get(at + 0xa0) |
+                                get(at + 0xa8), ==, 0);
+            }
+            if (parts[i].format >= 2) {
+                g_assert_cmphex(get(at + 0xb0), ==, sample.ip);
+                g_assert_cmphex(get(at + 0xb8), ==, 0);
+            }
+            if (parts[i].format >= 3) {
+                g_assert_cmphex(get(at + 0xc0), ==, sample.tsc);
+            }
+            g_assert_cmphex(*byte(at - 1), ==, 0xaa);
+            g_assert_cmphex(*byte(at + parts[i].size), ==, 0xaa);
+        }
+    }
+}
+
+static void check_adaptive(uint64_t at, uint64_t cfg, uint64_t bit)
+{
+    uint64_t p = at + 32;
+
+    g_assert_cmphex(get(at), ==, stored() << 48 | cfg);
+    g_assert_cmphex(get(at + 8), ==, sample.ip);
+    g_assert_cmphex(get(at + 16), ==, bit);
+    g_assert_cmphex(get(at + 24), ==, sample.tsc);
+    if (cfg & 1) {
+        for (int i = 0; i < 4; i++, p += 8) {
+            g_assert_cmphex(get(p), ==, 0);
+        }
+    }
+    if (cfg & 2) {
+        g_assert_cmphex(get(p), ==, sample.rflags);
+        g_assert_cmphex(get(p + 8), ==, sample.next);
+        p += 16;
+        for (int i = 0; i < 16; i++, p += 8) {
+            g_assert_cmphex(get(p), ==, sample.gpr[i]);
+        }
+    }
+    if (cfg & 4) {
+        for (int i = 0; i < 32; i++, p += 8) {
+            g_assert_cmphex(get(p), ==, sample.xmm[i / 2][i % 2]);
+        }
+    }
+    for (unsigned i = 0; (cfg & 8) && i <= cfg >> 24; i++, p += 24) {
+        g_assert_cmphex(get(p), ==, i < 32 ? sample.lbr[i].from : 0);
+        g_assert_cmphex(get(p + 8), ==, i < 32 ? sample.lbr[i].to : 0);
+        g_assert_cmphex(get(p + 16), ==, i < 32 ? sample.lbr[i].info : 0);
+    }
+    g_assert_cmphex(p, ==, at + stored());
+    g_assert_cmphex(*byte(at - 1), ==, 0xaa);
+    g_assert_cmphex(*byte(p), ==, 0xaa);
+}
+
+static void test_adaptive(void)
+{
+    static const uint64_t entries[] = { 0, 31, 255 };
+
+    for (uint64_t cfg = 0; cfg < 64; cfg++) {
+        uint64_t data = (cfg & 15) | entries[cfg >> 4 & 1] << 24;
+
+        data = cfg & 32 ? (cfg & 15) | entries[2] << 24 : data;
+        for (uint64_t at = BUFFER; at < BUFFER + 4096; at += 255) {
+            be(0x6a);
+            set_area(at, 3 * 4096, 3 * 4096);
+            set_sample();
+            wr(PEBS_DATA_CFG, data);
+            start(INSNS | ADAPTIVE, 1);
+            insn(PMU_INSNS);
+            insn(PMU_INSNS);
+            g_assert_cmphex(records, ==, 1);
+            check_adaptive(at, data, 1);
+            g_assert_cmphex(rd(PMC(0)), ==, ((1ull << 48) - 1) & -1000ull);
+
+            /* What EVTSEL does not ask for; and a fixed counter */
+            set_area(at, 4096, 4096);
+            start(INSNS, 1);
+            insn(PMU_INSNS);
+            insn(PMU_INSNS);
+            check_adaptive(at, 0, 1);
+            wr(GLOBAL_CTRL, 0);
+            for (int i = 0; i < 3; i++) {
+                set_area(at, 3 * 4096, 4096);
+                wr(FIXED_CTR_CTRL, 3 << 4 * i | FIXED_BIT(4 * i));
+                wr(FIXED_CTR(i), -1);
+                wr(PEBS_ENABLE, FIXED_BIT(i));
+                wr(GLOBAL_CTRL, FIXED_BIT(i));
+                insn(PMU_INSNS);
+                insn(PMU_INSNS);
+                g_assert_cmphex(records, ==, FIXED_BIT(i));
+                check_adaptive(at, data, FIXED_BIT(i));
+                g_assert_cmphex(rd(FIXED_CTR(i)), ==,
+                                ((1ull << 48) - 1) & (-1008ull - i));
+            }
+        }
+    }
+    /* Without "baseline" there is the first group only. */
+    be(0x6a);
+    config.perf_capabilities &= ~(uint64_t)PMU_CAP_PEBS_BASELINE;
+    set_area(BUFFER, 4096, 4096);
+    start(INSNS, 1);
+    insn(PMU_INSNS);
+    insn(PMU_INSNS);
+    check_adaptive(BUFFER, 0, 1);
+}
+
+static void test_arming(void)
+{
+    for (unsigned left = 1; left < 20; left++) {
+        be(0x5e);
+        set_area(BUFFER, 4000, 4000);
+        start(BRANCHES, left);
+        for (unsigned i = 1; i <= left; i++) {
+            for (int n = 0; n < 3; n++) {
+                g_assert_cmpint(pmu_distance(&pmu, &config, PMU_USR), <=,
+                                left - i + 1);
+                insn(PMU_INSNS);
+            }
+            g_assert_cmphex(rd(GLOBAL_STATUS) | records, ==, 0);
+            g_assert_false(insn(PMU_JMP));
+        }
+        /* Armed */
+        g_assert_cmphex(rd(GLOBAL_STATUS), ==, 1);
+        g_assert_cmphex(pmu.pebs_armed, ==, 1);
+        for (int n = 0; n < 3; n++) {
+            uint32_t branches;
+            uint64_t due;
+
+            pmu_distances(&pmu, &config, PMU_USR, &branches, &due);
+            g_assert_cmpint(branches, ==, 0);
+            g_assert_true(due & PMU_BIT(PMU_RET));
+            g_assert_false(insn(PMU_INSNS));
+            g_assert_cmphex(records, ==, 0);
+        }
+        g_assert_false(insn(PMU_RET));
+        g_assert_cmphex(records, ==, 1);
+        g_assert_cmphex(rd(GLOBAL_STATUS), ==, 0);
+        g_assert_cmphex(rd(PMC(0)), ==, ((1ull << 48) - 1) & -1000ull);
+        g_assert_cmpint(pmu_distance(&pmu, &config, PMU_USR), ==, 999);
+        g_assert_false(insn(PMU_RET));
+        g_assert_cmphex(records, ==, 0);
+    }
+    /* Clocks, as Linux asks for them */
+    be(0x3c);
+    set_area(BUFFER, 4000, 4000);
+    start(0x1c2 | CYCLES_PP, 2);
+    insn(PMU_INSNS);
+    insn(PMU_INSNS);
+    g_assert_cmphex(records, ==, 0);
+    insn(PMU_INSNS);
+    g_assert_cmphex(records, ==, 1);
+    /* An instruction that has the overflow and the event behind it */
+    start(0x81d0, 3);
+    insn_of(PMU_LOAD_L1, 2, true);
+    g_assert_cmphex(records | pmu.pebs_armed, ==, 0);
+    insn_of(PMU_LOAD_L1, 2, true);
+    g_assert_cmphex(records, ==, 1);
+    start(0x81d0, 3);
+    insn_of(PMU_LOAD_L1, 3, true);
+    g_assert_cmphex(records, ==, 0);
+    insn(PMU_STORES);
+    g_assert_cmphex(records, ==, 0);
+    insn(PMU_LOAD_L1);
+    g_assert_cmphex(records, ==, 1);
+    /* One whose address nobody knows leaves it to the next. */
+    start(INSNS, 1);
+    insn(PMU_INSNS);
+    insn_of(PMU_INSNS, 1, false);
+    g_assert_cmphex(records, ==, 0);
+    insn(PMU_INSNS);
+    g_assert_cmphex(records, ==, 1);
+    /* In the other row it does not count. */
+    start(INSNS, 1);
+    wr(PERFEVTSEL(0), INSNS | EN | OS);
+    g_assert_cmpint(pmu_distance(&pmu, &config, PMU_OS), ==, 0);
+    insn(PMU_INSNS);
+    insn(PMU_INSNS);
+    g_assert_cmphex(records | rd(GLOBAL_STATUS), ==, 0);
+}
+
+static void test_enable(void)
+{
+    be(0x5e);
+    set_area(BUFFER, 4000, 4000);
+    /* EVTSEL.INT has no effect */
+    start(INSNS | INT, 1);
+    g_assert_false(insn(PMU_INSNS));
+    wr(PEBS_ENABLE, 0);
+    g_assert_cmphex(rd(GLOBAL_STATUS), ==, 1);
+    for (int i = 0; i < 5; i++) {
+        g_assert_false(insn(PMU_INSNS));
+        g_assert_cmphex(records, ==, 0);
+    }
+    /* It is still armed. */
+    wr(PEBS_ENABLE, 1);
+    insn(PMU_INSNS);
+    g_assert_cmphex(records, ==, 1);
+    /* Not when it has been written, or when all begins anew */
+    start(INSNS, 1);
+    insn(PMU_INSNS);
+    wr(PMC(0), -5);
+    insn(PMU_INSNS);
+    g_assert_cmphex(records | pmu.pebs_armed, ==, 0);
+    start(INSNS, 1);
+    insn(PMU_INSNS);
+    pmu_reset(&pmu, &config);
+    g_assert_cmphex(pmu.pebs_armed | pmu.pebs_enable, ==, 0);
+    /* Overflows without PEBS are as ever. */
+    start(INSNS | INT, 2);
+    insn(PMU_INSNS);
+    wr(PEBS_ENABLE, 0);
+    g_assert_true(insn(PMU_INSNS));
+    g_assert_cmphex(records | pmu.pebs_armed, ==, 0);
+    /* A status that software takes back is not what has it armed. */
+    start(INSNS, 1);
+    insn(PMU_INSNS);
+    wr(STATUS_RESET, 1);
+    insn(PMU_INSNS);
+    g_assert_cmphex(records, ==, 1);
+}
+
+static void test_threshold(void)
+{
+    for (unsigned model = 0x3c; model <= 0x5e; model += 0x22) {
+        for (uint64_t threshold = 0; threshold < 5; threshold++) {
+            unsigned size = model == 0x5e ? 200 : 192;
+
+            be(model);
+            pmu.debugctl = 1u << 12;
+            set_area(BUFFER, 3 * size, threshold * size);
+            put(AREA + 0x40, -1);
+            start(INSNS, 1);
+            for (uint64_t i = 1; i < 6; i++) {
+                bool reached = MIN(i, 3) >= threshold;
+
+                wr(PMC(0), -1);
+                g_assert_false(insn(PMU_INSNS));
+                g_assert_cmpint(insn(PMU_INSNS), ==, reached);
+                g_assert_cmpint(stored(), ==, MIN(i, 3) * size);
+                g_assert_cmphex(rd(GLOBAL_STATUS) & ~(1ull << 59), ==,
+                                reached ? OVF_BUF : 0);
+                g_assert_cmphex(rd(PMC(0)), ==, (1ull << 48) - 1);
+                g_assert_cmpint(reached, ==, model == 0x5e ?
+                                rd(GLOBAL_STATUS) >> 59 & 1 :
+                                !rd(GLOBAL_CTRL));
+                wr(STATUS_RESET, rd(GLOBAL_STATUS));
+                wr(GLOBAL_CTRL, 1);
+            }
+        }
+    }
+}
+
+static void test_dropped(void)
+{
+    static const struct {
+        unsigned page;
+        bool area;
+    } pages[] = { { 0, true }, { 1, false }, { 2, false } };
+
+    for (unsigned i = 0; i < G_N_ELEMENTS(pages); i++) {
+        be(0x3c);
+        set_area(BUFFER + 4000, 4000, 0);
+        start(INSNS, 1);
+        insn(PMU_INSNS);
+        missing[pages[i].page] = true;
+        /* Only what could be read says that there is a PMI. */
+        g_assert_cmpint(insn(PMU_INSNS), ==, !pages[i].area);
+        g_assert_cmphex(records | pmu.pebs_armed, ==, 0);
+        g_assert_cmphex(rd(GLOBAL_STATUS), ==, pages[i].area ? 0 : OVF_BUF);
+        g_assert_cmphex(rd(PMC(0)), ==,
+                        pages[i].area ? 1 : ((1ull << 48) - 1) & -1000ull);
+        missing[pages[i].page] = false;
+        g_assert_cmpint(stored(), ==, 0);
+        for (unsigned j = 4000; j < 4500; j++) {
+            g_assert_cmphex(*byte(BUFFER + j), ==, 0xaa);
+        }
+    }
+    /* No room, at the end of memory, and behind the end */
+    for (int i = 0; i < 4; i++) {
+        static const uint64_t index[] = {
+            4000 - 191, 4001, -2 - BUFFER, 0
+        };
+
+        be(0x3c);
+        set_area(BUFFER, 4000, 4000);
+        put(AREA + 0x28, BUFFER + index[i]);
+        put(AREA + 0x38, -1);
+        start(INSNS, 1);
+        insn(PMU_INSNS);
+        g_assert_false(insn(PMU_INSNS));
+        g_assert_cmphex(records, ==, index[i] ? 0 : 1);
+    }
+    /* A record over the area: what it says has been read before. */
+    be(0x3c);
+    set_area(AREA, 4000, 192);
+    start(INSNS, 1);
+    insn(PMU_INSNS);
+    g_assert_true(insn(PMU_INSNS));
+    g_assert_cmphex(get(AREA + 0x28), ==, AREA + 192);
+    g_assert_cmphex(rd(PMC(0)), ==, ((1ull << 48) - 1) & -1000ull);
+}
+
+static void test_several(void)
+{
+    for (unsigned i = 0; i < G_N_ELEMENTS(parts); i++) {
+        uint64_t counters;
+
+        be(parts[i].model);
+        counters = parts[i].enable & ((1u << config.counters) - 1);
+        set_area(BUFFER, 4000, 4000);
+        for (unsigned n = 0; counters >> n; n++) {
+            wr(PERFEVTSEL(n), INSNS | RUN);
+            wr(PMC(n), -1);
+        }
+        wr(PEBS_ENABLE, counters);
+        wr(GLOBAL_CTRL, counters);
+        insn(PMU_INSNS);
+        g_assert_cmphex(rd(GLOBAL_STATUS), ==, counters);
+        insn(PMU_INSNS);
+        g_assert_cmphex(records, ==, counters);
+        g_assert_cmphex(rd(GLOBAL_STATUS), ==, 0);
+        for (unsigned n = 0; counters >> n; n++) {
+            uint64_t at = BUFFER + n * parts[i].size;
+
+            g_assert_cmphex(rd(PMC(n)) << 24, ==, (-1000ull - n) << 24);
+            if (parts[i].format) {
+                g_assert_cmphex(get(at + (parts[i].format < 4 ? 0x90 : 16)),
+                                ==, 1u << n);
+            }
+        }
+    }
+}
+
+static void test_precise(void)
+{
+    static const struct {
+        unsigned model;
+        uint64_t event;
+        PmuQuantity q;
+        bool precise;
+    } tests[] = {
+        { 0x17, 0xc0, PMU_INSNS, true },
+        { 0x17, 0xc0 | CYCLES_PP, PMU_INSNS, true },
+        { 0x17, 0x3c, PMU_INSNS, false },
+        { 0x17, 0xc4, PMU_JMP, false },
+        { 0x17, 0xc5, PMU_MISP_RET, true },
+        { 0x17, 0x4cb, PMU_LOAD_L3, true },
+        { 0x1a, 0x1c0, PMU_INSNS, true },
+        { 0x1a, 0x3c, PMU_INSNS, false },
+        { 0x1a, 0x10b, PMU_LOAD_L1, false },
+        { 0x1a, 0xc4, PMU_JMP, true },
+        { 0x1a, 0xc5, PMU_MISP_CALL_IND, false },
+        { 0x1a, 0x2c5, PMU_MISP_CALL_IND, true },
+        { 0x2c, 0xc5, PMU_MISP_CALL_IND, true },
+        { 0x1a, 0x1cb, PMU_LOAD_L1, true },
+        { 0x2a, 0x3c, PMU_INSNS, true },
+        { 0x5e, 0x81d0, PMU_LOAD_L1, true },
+        { 0x5e, 0x1cb, PMU_INTERRUPTS, false },
+        { 0x6a, 0x13c, PMU_INSNS, true },
+    };
+
+    for (unsigned i = 0; i < G_N_ELEMENTS(tests); i++) {
+        be(tests[i].model);
+        set_area(BUFFER, 4000, 4000);
+        start(tests[i].event | INT, 1);
+        g_assert_cmpint(insn(tests[i].q), ==, !tests[i].precise);
+        g_assert_cmphex(rd(GLOBAL_STATUS), ==, 1);
+        insn(tests[i].q);
+        g_assert_cmphex(records, ==, tests[i].precise);
+    }
+}
+
+static void test_load(void)
+{
+    PmuState saved;
+
+    be(0x6a);
+    set_area(BUFFER, 4000, 4000);
+    wr(PEBS_DATA_CFG, 2);
+    start(INSNS | ADAPTIVE, 1);
+    insn(PMU_INSNS);
+    pmu_settle(&pmu, &config);
+    saved = pmu;
+    memset(&pmu.counter, 0, sizeof(pmu.counter));
+    pmu.pebs_due = 1;
+    g_assert_true(pmu_load_state(&pmu, &config));
+    insn(PMU_INSNS);
+    g_assert_cmphex(records, ==, 1);
+    check_adaptive(BUFFER, 2, 1);
+
+    for (unsigned i = 0; i < G_N_ELEMENTS(parts); i++) {
+        be(parts[i].model);
+        pmu.global_status = OVF_BUF;
+        pmu.pebs_enable = pmu.pebs_armed = parts[i].enable;
+        g_assert_true(pmu_load_state(&pmu, &config));
+        pmu.pebs_armed = ~parts[i].enable & -~parts[i].enable;
+        g_assert_false(pmu_load_state(&pmu, &config));
+        pmu.pebs_armed = 0;
+        pmu.pebs_enable = 1ull << 63;
+        g_assert_false(pmu_load_state(&pmu, &config));
+        pmu.pebs_enable = 0;
+        pmu.pebs_data_cfg = 15;
+        g_assert_cmpint(pmu_load_state(&pmu, &config), ==,
+                        parts[i].format == 4);
+        pmu.pebs_data_cfg = 16;
+        g_assert_false(pmu_load_state(&pmu, &config));
+    }
+    be(0x6a);
+    pmu = saved;
+    config.perf_capabilities &= ~(uint64_t)PMU_CAP_PEBS;
+    g_assert_false(pmu_load_state(&pmu, &config));
+}
+
+int main(int argc, char *argv[])
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/pebs/registers", test_registers);
+    g_test_add_func("/pebs/fixed", test_fixed);
+    g_test_add_func("/pebs/adaptive", test_adaptive);
+    g_test_add_func("/pebs/arming", test_arming);
+    g_test_add_func("/pebs/enable", test_enable);
+    g_test_add_func("/pebs/threshold", test_threshold);
+    g_test_add_func("/pebs/dropped", test_dropped);
+    g_test_add_func("/pebs/several", test_several);
+    g_test_add_func("/pebs/precise", test_precise);
+    g_test_add_func("/pebs/load", test_load);
+    return g_test_run();
+}
