@@ -4,6 +4,7 @@
 #include "qemu/osdep.h"
 #include "qemu/log.h"
 #include "branch.h"
+#include "ds-mem.h"
 #include "engine/bts.h"
 #include "pmu/pmu.h"
 #include "retire/compat.h"
@@ -65,43 +66,14 @@ static void branch_retire_count(CPUX86State *env, RetireRow row,
 {
 }
 
-/*
- * Where the host has what a supervisor may write, whatever runs, and without
- * regard to SMAP.
- */
-typedef struct BtsSpace {
-    CPUX86State *env;
-    int mmu_idx;
-} BtsSpace;
-
 static inline void *bts_quick(void *opaque, uint64_t addr, uint32_t len)
 {
-    BtsSpace *space = opaque;
+    DsSpace *space = opaque;
 
     if ((addr ^ (addr + len - 1)) & TARGET_PAGE_MASK) {
         return NULL;
     }
     return retire_mem_tlb(space->env, addr, space->mmu_idx);
-}
-
-static void *bts_host(void *opaque, uint64_t addr, uint32_t len)
-{
-    BtsSpace *space = opaque;
-    void *host;
-    /* This also tells whoever wants to know of what is written. */
-    int flags = probe_access_flags(space->env, addr, len, MMU_DATA_STORE,
-                                   space->mmu_idx, true, &host, 0);
-
-    return flags & (TLB_INVALID_MASK | TLB_MMIO) ? NULL : host;
-}
-
-static BtsSpace bts_space(CPUX86State *env)
-{
-    return (BtsSpace) {
-        .env = env,
-        .mmu_idx = env->hflags & HF_LMA_MASK ? MMU_KNOSMAP64_IDX :
-                   MMU_KNOSMAP32_IDX,
-    };
 }
 
 static void stored(CPUX86State *env, BtsResult result)
@@ -135,53 +107,71 @@ static uint64_t linear(uint64_t ip, uint32_t cs_base)
     return cs_base ? (uint32_t)(ip + cs_base) : ip;
 }
 
-/* A record has linear addresses; CS may have had another base. */
-static void store(CPUX86State *env, uint64_t from, uint32_t cs_base,
-                  uint64_t to)
+void branch_cpu_release(CPUX86State *env)
 {
     X86CPU *cpu = env_archcpu(env);
-    BtsSpace space = bts_space(env);
+    BranchHeld *held = &cpu->branch_held;
+    DsSpace space = ds_space(env);
+
+    if (held->valid) {
+        held->valid = false;
+        stored(env, bts_record_any(&cpu->branch, &cpu->branch_config,
+                                   held->from, held->to, ds_host, &space));
+    }
+}
+
+/*
+ * A record has linear addresses; CS may have had another base.  If PMU is told
+ * of the branch, too, it comes first (SDM 18.4.4).
+ */
+static void store(CPUX86State *env, uint64_t from, uint32_t cs_base,
+                  uint64_t to, bool hold)
+{
+    X86CPU *cpu = env_archcpu(env);
 
     cpu->branch_cs_base = get_cs_base(env);
-    stored(env, bts_record_any(&cpu->branch, &cpu->branch_config,
-                               linear(from, cs_base),
-                               linear(to, cpu->branch_cs_base), bts_host,
-                               &space));
+    cpu->branch_held = (BranchHeld) {
+        true, linear(from, cs_base), linear(to, cpu->branch_cs_base)
+    };
+    if (!hold) {
+        branch_cpu_release(env);
+    }
 }
 
 static void branch_retire_taken(CPUX86State *env, uint64_t from, uint64_t to)
 {
     X86CPU *cpu = env_archcpu(env);
     uint32_t cs_base = get_cs_base(env);
-    BtsSpace space = bts_space(env);
+    DsSpace space = ds_space(env);
     BtsResult result;
 
-    if (unlikely(cs_base | cpu->branch_cs_base)) {
-        store(env, from, cs_base, to);
+    if (unlikely(cs_base | cpu->branch_cs_base | cpu->pmu.pebs_armed)) {
+        store(env, from, cs_base, to,
+              pmu_pebs_near(&cpu->pmu, (PmuRow)retire_row(env)));
         return;
     }
     result = bts_record(&cpu->branch, &cpu->branch_config, from, to, bts_quick,
-                        bts_host, &space);
+                        ds_host, &space);
     if (result != BTS_STORED) {
         stored(env, result);
     }
 }
 
 /* Here near branches do not come: that is why CS may be another one. */
-static void store_far(CPUX86State *env, uint64_t ip)
+static void store_far(CPUX86State *env, uint64_t ip, bool hold)
 {
     X86CPU *cpu = env_archcpu(env);
 
     if (branch_cpu_wants(cpu, retire_row(env) == RETIRE_OS) &
         BRANCH_WANT_BTS) {
-        store(env, ip, cpu->branch_cs_base, env->eip);
+        store(env, ip, cpu->branch_cs_base, env->eip, hold);
     } else {
         cpu->branch_cs_base = get_cs_base(env);
     }
 }
 
 static void record(CPUX86State *env, RetireRow row, uint64_t ip,
-                   BranchClass class)
+                   BranchClass class, bool hold)
 {
     X86CPU *cpu = env_archcpu(env);
     BranchTaken branch = {
@@ -195,7 +185,7 @@ static void record(CPUX86State *env, RetireRow row, uint64_t ip,
     branch_record(&cpu->branch, &cpu->branch_config, &cpu->branch_ring,
                   &branch, cpu->pmu.global_status & PMU_STATUS_LBR_FRZ,
                   retire_clock(&env->retire));
-    store_far(env, ip);
+    store_far(env, ip, hold);
 }
 
 /* Near branches are recorded where they are translated. */
@@ -207,7 +197,8 @@ static void branch_retire_observe(CPUX86State *env, const RetireStory *story)
     /* INT1 is a debug exception, which is going to be delivered. */
     if (story->is_far && !story->int1) {
         record(env, story->row, story->ip,
-               story->delivered ? BRANCH_EVENT : BRANCH_FAR);
+               story->delivered ? BRANCH_EVENT : BRANCH_FAR,
+               pmu_pebs_near(&env_archcpu(env)->pmu, (PmuRow)story->row));
     }
 }
 
@@ -226,9 +217,9 @@ static void branch_retire_delivered(CPUX86State *env, RetireRow row,
     if (vector == EXCP01_DB) {
         /* Registers have no record of it. */
         branch_debug(&cpu->branch);
-        store_far(env, ip);
+        store_far(env, ip, false);
     } else {
-        record(env, row, ip, BRANCH_EVENT);
+        record(env, row, ip, BRANCH_EVENT, false);
     }
     /* Or a PMI of BTS has done that. */
     if (cpu->branch.debugctl != debugctl) {

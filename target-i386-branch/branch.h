@@ -65,6 +65,9 @@ static inline void branch_cpu_task_done(CPUX86State *env)
 void branch_cpu_smi(CPUX86State *env, bool freeze);
 void branch_cpu_rsm(CPUX86State *env);
 
+/* Store what has been held because a record of PEBS might come before it. */
+void branch_cpu_release(CPUX86State *env);
+
 /* A PMI is going to be signalled, and what retired before has been recorded. */
 void branch_cpu_pmi(CPUX86State *env);
 #endif

@@ -58,6 +58,8 @@ int pmu_cpu_pre_load(void *opaque)
     memset(cpu->pmu.offcore, 0, sizeof(cpu->pmu.offcore));
     cpu->pmu.mperf = cpu->pmu.aperf = 0;
     cpu->pmu.clocks = false;
+    cpu->pmu.pebs_enable = cpu->pmu.pebs_data_cfg = 0;
+    cpu->pmu.pebs_armed = 0;
     return 0;
 }
 
@@ -109,6 +111,27 @@ static const VMStateDescription vmstate_pmu_clocks = {
     }
 };
 
+static bool pebs_needed(void *opaque)
+{
+    X86CPU *cpu = opaque;
+    const PmuState *s = &cpu->pmu;
+
+    return s->pebs_enable || s->pebs_data_cfg || s->pebs_armed;
+}
+
+static const VMStateDescription vmstate_pmu_pebs = {
+    .name = "cpu/pmu/pebs",
+    .version_id = 1,
+    .minimum_version_id = 1,
+    .needed = pebs_needed,
+    .fields = (const VMStateField[]) {
+        VMSTATE_UINT64(pmu.pebs_enable, X86CPU),
+        VMSTATE_UINT64(pmu.pebs_data_cfg, X86CPU),
+        VMSTATE_UINT64(pmu.pebs_armed, X86CPU),
+        VMSTATE_END_OF_LIST()
+    }
+};
+
 const VMStateDescription vmstate_pmu = {
     .name = "cpu/pmu",
     .version_id = 1,
@@ -132,6 +155,7 @@ const VMStateDescription vmstate_pmu = {
     .subsections = (const VMStateDescription *const []) {
         &vmstate_pmu_offcore,
         &vmstate_pmu_clocks,
+        &vmstate_pmu_pebs,
         NULL
     }
 };

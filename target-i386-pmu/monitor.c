@@ -118,6 +118,13 @@ PmuInfoList *qmp_query_pmu(Error **errp)
         if (branch_config->lbr || branch_config->ds) {
             info->branches = get_branches(&state, branch_config);
         }
+        if (pmu_has_pebs(config)) {
+            info->has_pebs_enable = info->has_pebs_data_cfg = true;
+            info->has_pebs_armed = true;
+            info->pebs_enable = s->pebs_enable;
+            info->pebs_data_cfg = s->pebs_data_cfg;
+            info->pebs_armed = s->pebs_armed;
+        }
         QAPI_LIST_APPEND(tail, info);
     }
     return list;
@@ -200,6 +207,11 @@ void hmp_info_pmu(Monitor *mon, const QDict *qdict)
         }
         if (info->branches) {
             print_branches(mon, info->branches);
+        }
+        if (info->has_pebs_enable) {
+            monitor_printf(mon, "  PEBS_ENABLE=%016" PRIx64 " PEBS_DATA_CFG=%08"
+                           PRIx64 " armed=%016" PRIx64 "\n", info->pebs_enable,
+                           info->pebs_data_cfg, info->pebs_armed);
         }
     }
 }

@@ -50,6 +50,15 @@ static const PmuFlavour *flavour(X86CPU *cpu)
     return pmu_flavour(v, f, m);
 }
 
+/* PEBS is nothing without the debug store, and its records have 64 bits. */
+static uint64_t capabilities(X86CPU *cpu, const PmuConfig *config, bool dtes64)
+{
+    uint64_t caps = config->perf_capabilities |
+                    branch_cpu_supported(cpu, FEAT_PERF_CAPABILITIES);
+
+    return cpu->pmu_pebs && dtes64 ? caps : caps & ~(uint64_t)PMU_CAP_PEBS;
+}
+
 static bool init_config(X86CPU *cpu, PmuConfig *config)
 {
     const PmuFlavour *f = has_pmu(cpu) ? flavour(cpu) : NULL;
@@ -59,10 +68,10 @@ static bool init_config(X86CPU *cpu, PmuConfig *config)
         return false;
     }
     pmu_config_init(config, f);
-    config->perf_capabilities |=
-        branch_cpu_supported(cpu, FEAT_PERF_CAPABILITIES);
-    /* Core 2 and Bonnell have nothing there but the format of their LBRs. */
-    config->pdcm |= config->perf_capabilities != 0;
+    config->perf_capabilities =
+        capabilities(cpu, config, branch_cpu_supported(cpu, FEAT_1_ECX) &
+                     CPUID_EXT_DTES64);
+    config->pdcm = config->perf_capabilities;
     return true;
 }
 
@@ -234,8 +243,9 @@ bool pmu_cpu_realize(X86CPU *cpu, Error **errp)
         }
         return false;
     }
-    config->perf_capabilities |=
-        branch_cpu_supported(cpu, FEAT_PERF_CAPABILITIES);
+    config->perf_capabilities =
+        capabilities(cpu, config, (env->features[FEAT_1_EDX] & CPUID_DTS) &&
+                     (env->features[FEAT_1_ECX] & CPUID_EXT_DTES64));
     config->perf_capabilities &= env->features[FEAT_PERF_CAPABILITIES];
     env->features[FEAT_PERF_CAPABILITIES] = config->perf_capabilities;
     if (!same_for_all(config, errp)) {

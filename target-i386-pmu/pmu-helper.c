@@ -182,8 +182,11 @@ void pmu_cpu_signal(CPUX86State *env)
     }
 }
 
-static void pmu_retire_sync(CPUX86State *env)
+static void pmu_retire_sync(CPUX86State *env, const RetireStory *story)
 {
+    if (unlikely(pmu_state(env)->pebs_enable)) {
+        pebs_cpu_store(env, story);
+    }
     if (pmu_sync(pmu_state(env), &env_archcpu(env)->pmu_config)) {
         pmu_cpu_signal(env);
     }
@@ -204,7 +207,7 @@ static void pmu_retire_observe(CPUX86State *env, const RetireStory *story)
         count_quantity(env, story->row,
                        (PmuQuantity)(class + RETIRE_MISPREDICTED), 1);
     }
-    pmu_retire_sync(env);
+    pmu_retire_sync(env, story);
 }
 
 const RetireObserver pmu_observer = {
@@ -219,7 +222,7 @@ void pmu_cpu_interrupt(CPUX86State *env)
     if (pmu_wanted(pmu_state(env), (PmuRow)retire_row(env)) &
         PMU_BIT(PMU_INTERRUPTS)) {
         pmu_count(pmu_state(env), (PmuRow)retire_row(env), PMU_INTERRUPTS, 1);
-        pmu_retire_sync(env);
+        pmu_retire_sync(env, NULL);
         cpu_sync_retire(env);
     }
 }

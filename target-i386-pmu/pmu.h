@@ -55,6 +55,12 @@ uint64_t pmu_cpu_misc_enable(CPUX86State *env, uint64_t val);
 /* Signal a PMI, whatever it is for. */
 void pmu_cpu_signal(CPUX86State *env);
 
+/*
+ * Store the records of PEBS that are due with the instruction of @story, which
+ * is NULL if it is none, in front of pmu_sync().
+ */
+void pebs_cpu_store(CPUX86State *env, const RetireStory *story);
+
 /* SMI, when what has retired before has been settled, and RSM. */
 void pmu_cpu_smi(CPUX86State *env);
 void pmu_cpu_rsm(CPUX86State *env);

@@ -261,6 +261,12 @@ typedef struct BranchSource {
     uint64_t ip;
 } BranchSource;
 
+/* A branch of which PEBS may have a record, which comes before that of BTS */
+typedef struct BranchHeld {
+    bool valid;
+    uint64_t from, to;
+} BranchHeld;
+
 /* A debug exception is going to be delivered. */
 void branch_debug(BranchState *s);
 
