@@ -1288,6 +1288,46 @@ static void test_clocks(void)
     guest_cleanup(&g);
 }
 
+/* PEBS is sent when it is used, and refused where there is none. */
+static void test_pebs(void)
+{
+    const char *cpu = SKYLAKE ",pmu=on", *name = "cpu/pmu/pebs";
+    const size_t len = strlen(name);
+    g_autofree char *before = NULL, *after = NULL;
+    size_t size[2];
+    char *section[2];
+    Guest g;
+
+    guest_init(&g);
+    guest_start(&g, cpu, "-S -smp 1");
+    guest_prepare_all(&g, 1);
+    write_msr(&g, AREA(0) + WRITES, 0x3f1, 8);
+    guest_cont(&g);
+    guest_wait(&g, 0, SEQ, 1);
+    guest_save(&g);
+    g_assert_true(g_file_get_contents(g.stream, &before, &size[0], NULL));
+    assert_load_fails(&g, SKYLAKE ",pmu=on,pebs=off",
+                      "inconsistent performance counters");
+    g_assert_true(guest_load(&g, cpu, "-S"));
+    guest_save(&g);
+    g_assert_true(g_file_get_contents(g.stream, &after, &size[1], NULL));
+    section[0] = memmem(before, size[0], name, len);
+    section[1] = memmem(after, size[1], name, len);
+    g_assert_true(section[0] && section[1]);
+    /* Behind the name: a version, PEBS_ENABLE, PEBS_DATA_CFG, what is armed */
+    g_assert_cmpmem(section[0], len + 28, section[1], len + 28);
+    g_assert_cmphex(ldq_be_p(section[0] + len + 4), ==, 8);
+    g_assert_cmphex(ldq_be_p(section[0] + len + 12), ==, 0);
+    g_assert_true(guest_load(&g, cpu, "-S"));
+    qtest_qmp_assert_success(g.qts, "{ 'execute': 'system_reset' }");
+    qtest_qmp_eventwait(g.qts, "RESET");
+    guest_save(&g);
+    g_free(after);
+    g_assert_true(g_file_get_contents(g.stream, &after, &size[1], NULL));
+    g_assert_null(memmem(after, size[1], name, len));
+    guest_cleanup(&g);
+}
+
 /* A CPU at which CPUID faults goes on so; only where CPUID can fault */
 static void test_cpuid_fault(void)
 {
@@ -2290,6 +2330,7 @@ int main(int argc, char **argv)
     qtest_add_func("/pmu/migrate/cpuid-fault", test_cpuid_fault);
     qtest_add_func("/pmu/aperfmperf", test_aperfmperf);
     qtest_add_func("/pmu/migrate/clocks", test_clocks);
+    qtest_add_func("/pmu/migrate/pebs", test_pebs);
     qtest_add_func("/pmu/reset", test_reset);
     qtest_add_func("/pmu/hotplug", test_hotplug);
     qtest_add_func("/pmu/monitor", test_monitor);

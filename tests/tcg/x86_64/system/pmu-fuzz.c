@@ -689,7 +689,7 @@ static uint32_t random_msr(void)
         MSR_MISC_ENABLE, MSR_MISC_FEATURES, MSR_PERF_CAPABILITIES,
         MSR_FIXED_CTR_CTRL, MSR_GLOBAL_STATUS, MSR_GLOBAL_CTRL,
         MSR_GLOBAL_STATUS_RESET, MSR_GLOBAL_STATUS_SET, MSR_GLOBAL_INUSE,
-        0x3f1 /* PEBS_ENABLE */, 0x834 /* x2APIC's LVTPC */,
+        0x3f1, 0x3f2 /* PEBS */, 0x834 /* x2APIC's LVTPC */,
     };
     /* Of branch records: so many behind the first one */
     static const struct {

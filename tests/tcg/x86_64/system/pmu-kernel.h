@@ -34,6 +34,7 @@
 #define MSR_AMD_STATUS_CLR      0xc0000302
 
 #define CPUID_PDCM              (1u << 15)
+#define CAP_PEBS                (3u << 6)       /* trap, all registers */
 #define CAP_FULL_WIDTH          (1u << 13)
 
 #define EVTSEL_USR              (1u << 16)

@@ -51,8 +51,11 @@ static void test_msr(uint32_t msr, const char *name)
 static bool misc_enable_fits(void)
 {
     bool ds = cpuid_reg(1, 0, 3) >> 21 & 1;
+    bool pebs = (cpuid_reg(1, 0, 2) & CPUID_PDCM) &&
+                (rdmsr(MSR_PERF_CAPABILITIES) & CAP_PEBS) == CAP_PEBS;
 
-    return (rdmsr(MSR_MISC_ENABLE) & 0x1880) == (ds ? 0x1080 : 0x1880);
+    return (rdmsr(MSR_MISC_ENABLE) & 0x1880) ==
+           (0x80 | (ds ? 0 : 0x800) | (pebs ? 0 : 0x1000));
 }
 
 static void test_architectural(void)
@@ -66,7 +69,7 @@ static void test_architectural(void)
     report(version <= 5 && n >= 2 && n <= 8 && width >= 40 && eax >> 24 >= 7,
            "CPUID.0AH has a version, counters, their width and events");
     report(misc_enable_fits(),
-           "IA32_MISC_ENABLE says counters, no PEBS, and BTS as CPUID does");
+           "IA32_MISC_ENABLE says counters, and PEBS and BTS as others do");
     wrmsr(MSR_MISC_ENABLE, rdmsr(MSR_MISC_ENABLE) ^ 0x1880);
     report(misc_enable_fits(),
            "a write to IA32_MISC_ENABLE does not change these bits");

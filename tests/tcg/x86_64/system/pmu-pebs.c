@@ -1,0 +1,689 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * PEBS: when a counter that has overflown writes a record, what is in it, the
+ * interrupt of the threshold, and where records are dropped.
+ *
+ * Runs on any processor that may have PEBS, with records of its format.  The
+ * output is the same with -icount shift=0 and with one-insn-per-tb=on.
+ */
+
+#include "pmu-kernel.h"
+#include "lwp-legacy.h"
+
+#define MSR_PEBS_ENABLE         0x3f1
+#define MSR_PEBS_DATA_CFG       0x3f2
+#define MSR_DS_AREA             0x600
+#define MISC_NO_PEBS            (1u << 12)
+#define STATUS_OVF_BUF          (1ull << 62)
+#define EVTSEL_ADAPTIVE         (1ull << 34)
+#define FLAG_ZF                 (1u << 6)
+
+enum { NMI = 2, VECTOR = 0x40, INSNS = 0xc0, BRANCHES = 0xc4 };
+enum { CFG_MEMORY = 1, CFG_GPRS = 2, CFG_XMM = 4, CFG_LBR = 8 };
+enum { TR = 1 << 6, BTS = 1 << 7, OFF_OS = 1 << 9 };
+
+/* Page 0 of the window has the area, those behind it the buffer. */
+#define AREA_ADDR               WINDOW
+#define BUFFER_ADDR             (WINDOW + PAGE)
+
+static unsigned format, size, counters;     /* of records; with PEBS */
+static bool adaptive;
+
+/* --- area and buffer ------------------------------------------------------ */
+
+static uint8_t *ram_at(unsigned offset)
+{
+    uint8_t *ram = window_ram[0];
+
+    asm("" : "+r" (ram));       /* It does not end with this page. */
+    return ram + offset;
+}
+
+static uint64_t get(uint64_t addr)
+{
+    uint64_t val;
+
+    memcpy(&val, ram_at(addr - WINDOW), sizeof(val));
+    return val;
+}
+
+static void put(uint64_t addr, uint64_t val)
+{
+    memcpy(ram_at(addr - WINDOW), &val, sizeof(val));
+}
+
+/* Counters begin again @reset + 1 events before a record. */
+static void set_area(uint64_t base, unsigned bytes, unsigned threshold,
+                     unsigned reset)
+{
+    for (int i = 0; i < WINDOW_PAGES; i++) {
+        set_pte(i, PTE_P | PTE_W);
+    }
+    memset(window_ram, 0xaa, sizeof(window_ram));
+    put(AREA_ADDR + 0x20, base);
+    put(AREA_ADDR + 0x28, base);
+    put(AREA_ADDR + 0x30, base + bytes);
+    put(AREA_ADDR + 0x38, base + threshold);
+    for (int n = 0; n < 11; n++) {
+        put(AREA_ADDR + 0x40 + 8 * n, -(uint64_t)reset);
+    }
+    wrmsr(MSR_DS_AREA, AREA_ADDR);
+}
+
+static void set_records(unsigned n, unsigned threshold, unsigned reset)
+{
+    set_area(BUFFER_ADDR, n * size, threshold * size, reset);
+}
+
+static unsigned stored(void)
+{
+    return (get(AREA_ADDR + 0x28) - get(AREA_ADDR + 0x20)) / size;
+}
+
+static uint64_t word(unsigned n, unsigned offset)
+{
+    return get(get(AREA_ADDR + 0x20) + n * size + offset);
+}
+
+/* Fields, of adaptive records with all groups but memory, too */
+static uint64_t rax_of(unsigned n)
+{
+    return word(n, format < 4 ? 0x10 : 32 + 16);
+}
+
+static uint64_t next_of(unsigned n)
+{
+    return word(n, format < 4 ? 8 : 32 + 8);
+}
+
+static uint64_t flags_of(unsigned n)
+{
+    return word(n, format < 4 ? 0 : 32);
+}
+
+static uint64_t ip_of(unsigned n)
+{
+    return word(n, format < 4 ? 0xb0 : 8);
+}
+
+static uint64_t status_of(unsigned n)
+{
+    return word(n, format < 4 ? 0x90 : 16);
+}
+
+static bool has_ip(void)
+{
+    return format >= 2;
+}
+
+/* --- programs ------------------------------------------------------------- */
+
+#define INC_SIZE    3
+#define INCS        60
+
+/* RAX is 0 first. */
+CODE(incs, ".rept 60\n inc %rax\n .endr")
+CODE(loop, "1: inc %rax\n nop\n jmp 1b")
+
+static void select(unsigned n, uint64_t event, uint64_t left)
+{
+    wrmsr(MSR_EVTSEL(n), event | EVTSEL_EN |
+          (adaptive ? EVTSEL_ADAPTIVE : 0));
+    wrmsr(MSR_PMC(n), -left);
+}
+
+/* Run @fn at CPL 3 with counters @enable, as far as they have a register. */
+static unsigned sampled(const void *fn, uint64_t enable, uint64_t pebs,
+                        uint32_t flags)
+{
+    set_up(USER_CODE64, (uintptr_t)fn);
+    regs.rflags |= flags;
+    regs.rax = 0;
+    regs.rbx = 0x1111, regs.rcx = 0x2222, regs.rdx = 0x3333;
+    regs.rsi = 0x4444, regs.rdi = 0x5555, regs.rbp = 0x6666;
+    regs.r8 = 0x8888, regs.r15 = 0xffff;
+    wrmsr(MSR_PEBS_ENABLE, pebs);
+    wrmsr(MSR_GLOBAL_CTRL, enable);
+    enter_regs();
+    wrmsr(MSR_GLOBAL_CTRL, 0);
+    wrmsr(MSR_PEBS_ENABLE, 0);
+    return regs.vector;
+}
+
+static uint64_t take_status(void)
+{
+    uint64_t status = rdmsr(MSR_GLOBAL_STATUS);
+
+    wrmsr(MSR_GLOBAL_STATUS_RESET, status);
+    return status;
+}
+
+/* What INC number @inc leaves */
+static bool is_inc(unsigned n, unsigned inc)
+{
+    uint64_t next = (uintptr_t)incs + INC_SIZE * inc;
+
+    return rax_of(n) == inc && next_of(n) == next &&
+           (!has_ip() || ip_of(n) == next - INC_SIZE);
+}
+
+/* --- tests ---------------------------------------------------------------- */
+
+static void test_distance(void)
+{
+    bool ok = true;
+
+    for (unsigned left = 1; left < 50; left++) {
+        set_records(4, 4, 1000);
+        select(0, INSNS | EVTSEL_USR, left);
+        ok &= sampled(incs, 1, 1, 0) == EXIT && stored() == 1 &&
+              is_inc(0, left + 1) && take_status() == 0;
+    }
+    report(ok, "the instruction behind an overflow writes the record");
+    ok = true;
+    for (unsigned reset = 0; reset < 20; reset++) {
+        unsigned n = reset ? (INCS - 2) / (reset + 1) + 1 : 1;
+
+        set_records(40, 50, reset);
+        select(0, INSNS | EVTSEL_USR, 1);
+        ok &= sampled(incs, 1, 1, 0) == EXIT && stored() >= n &&
+              stored() <= n + 1;
+        for (unsigned i = 0; i < n; i++) {
+            ok &= is_inc(i, 2 + i * (reset + 1));
+        }
+        take_status();
+    }
+    report(ok, "counters are loaded with their reset values");
+}
+
+static void test_fields(void)
+{
+    bool ok;
+
+    set_records(4, 4, 1000);
+    select(0, INSNS | EVTSEL_USR, 9);
+    sampled(incs, 1, 1, FLAG_ZF);
+    if (format < 4) {
+        ok = word(0, 0x18) == 0x1111 && word(0, 0x20) == 0x2222 &&
+             word(0, 0x28) == 0x3333 && word(0, 0x30) == 0x4444 &&
+             word(0, 0x38) == 0x5555 && word(0, 0x40) == 0x6666 &&
+             word(0, 0x48) == regs.rsp && word(0, 0x50) == 0x8888 &&
+             word(0, 0x88) == 0xffff;
+    } else {
+        ok = word(0, 56) == 0x2222 && word(0, 64) == 0x3333 &&
+             word(0, 72) == 0x1111 && word(0, 80) == regs.rsp &&
+             word(0, 88) == 0x6666 && word(0, 96) == 0x4444 &&
+             word(0, 104) == 0x5555 && word(0, 112) == 0x8888 &&
+             word(0, 168) == 0xffff;
+    }
+    report(ok, "registers");
+    /* PF of 10 is set. */
+    report((flags_of(0) & 0x8d5) == 4 && (flags_of(0) & 2), "flags");
+    if (format >= 1) {
+        report(status_of(0) == 1, "the counter that it is of");
+    }
+    if (format == 3 || format == 4) {
+        uint64_t before, tsc;
+
+        set_records(4, 4, 1000);
+        select(0, INSNS | EVTSEL_USR, 9);
+        asm volatile("rdtsc" : "=a" (before), "=d" (tsc));
+        before = (uint32_t)before | tsc << 32;
+        sampled(incs, 1, 1, 0);
+        tsc = word(0, format == 3 ? 0xc0 : 24) - before;
+        report(tsc < 1ull << 40, "the time");
+    }
+}
+
+static void test_branches(void)
+{
+    const uint64_t jmp = (uintptr_t)loop + 4;
+    bool ok = true;
+
+    if (format == 0) {
+        return;                 /* Not one of its events */
+    }
+    for (unsigned left = 1; left < 20; left++) {
+        APIC(APIC_LVTPC) = LVT_NMI;
+        set_records(10, 1, 5);
+        select(0, BRANCHES | EVTSEL_USR, left);
+        ok &= sampled(loop, 1, 1, 0) == NMI && stored() == 1 &&
+              rax_of(0) == left + 1 && next_of(0) == (uintptr_t)loop &&
+              regs.rip == (uintptr_t)loop && regs.rax == left + 1 &&
+              (!has_ip() || ip_of(0) == jmp) &&
+              take_status() == STATUS_OVF_BUF;
+    }
+    report(ok, "of branches: the branch, where it goes, and a PMI there");
+    APIC(APIC_LVTPC) = LVT_MASKED;
+}
+
+/* The branch trace store's record is over the other one. */
+static void test_bts(void)
+{
+    const uint64_t record = BUFFER_ADDR + 48;
+
+    if (format == 0) {
+        return;
+    }
+    APIC(APIC_LVTPC) = LVT_NMI;
+    set_area(record, size, size, 1000);
+    put(AREA_ADDR, BUFFER_ADDR);
+    put(AREA_ADDR + 8, BUFFER_ADDR);
+    put(AREA_ADDR + 16, BUFFER_ADDR + 240);
+    select(0, BRANCHES | EVTSEL_USR, 1);
+    wrmsr(MSR_DEBUGCTL, TR | BTS | OFF_OS);
+    sampled(loop, 1, 1, 0);
+    wrmsr(MSR_DEBUGCTL, 0);
+    /* IRET is the first one. */
+    report(regs.vector == NMI && stored() == 1 &&
+           get(AREA_ADDR + 8) == record + 24 &&
+           get(record) == (uintptr_t)loop + 4 &&
+           get(record + 8) == (uintptr_t)loop && get(record + 16) == 0 &&
+           (format == 4 || word(0, 0x18) == 0x1111),
+           "a record of PEBS comes before that of BTS");
+    APIC(APIC_LVTPC) = LVT_MASKED;
+    take_status();
+}
+
+static void test_threshold(void)
+{
+    bool ok = true;
+
+    for (unsigned k = 1; k < 6; k++) {
+        APIC(APIC_LVTPC) = LVT_NMI;
+        set_records(6, k, 3);
+        select(0, INSNS | EVTSEL_USR, 1);
+        ok &= sampled(incs, 1, 1, 0) == NMI && stored() == k &&
+              regs.rip == next_of(k - 1) && regs.rax == rax_of(k - 1) &&
+              take_status() == STATUS_OVF_BUF &&
+              APIC(APIC_LVTPC) == (LVT_MASKED | LVT_NMI);
+    }
+    report(ok, "a PMI comes behind the record that reaches the threshold");
+    APIC(APIC_LVTPC) = VECTOR;
+    set_records(6, 2, 3);
+    select(0, INSNS | EVTSEL_USR, 1);
+    report(sampled(incs, 1, 1, FLAG_IF) == VECTOR && stored() == 2 &&
+           regs.rip == next_of(1), "a fixed vector");
+    APIC(APIC_EOI) = 0;
+    take_status();
+
+    APIC(APIC_LVTPC) = LVT_NMI;
+    set_records(3, 4, 1);
+    select(0, INSNS | EVTSEL_USR | EVTSEL_INT, 1);
+    report(sampled(incs, 1, 1, 0) == EXIT && stored() == 3 &&
+           !(take_status() & STATUS_OVF_BUF),
+           "a full buffer drops records; EVTSEL.INT has no effect");
+    set_area(BUFFER_ADDR, 2 * size - 1, 4 * size, 1);
+    select(0, INSNS | EVTSEL_USR, 1);
+    sampled(incs, 1, 1, 0);
+    take_status();
+    report(stored() == 1 && get(BUFFER_ADDR + size) == 0xaaaaaaaaaaaaaaaa,
+           "there is no room for a record less a byte");
+
+    for (int version = 2; version <= 4; version += 2) {
+        bool frozen = (cpuid_reg(0xa, 0, 0) & 0xff) >= 4;
+
+        if ((version == 4) != frozen) {
+            continue;
+        }
+        APIC(APIC_LVTPC) = LVT_NMI;
+        set_records(3, 1, 1);
+        select(0, INSNS | EVTSEL_USR, 1);
+        wrmsr(MSR_DEBUGCTL, FREEZE_ON_PMI);
+        set_up(USER_CODE64, (uintptr_t)incs);
+        wrmsr(MSR_PEBS_ENABLE, 1);
+        wrmsr(MSR_GLOBAL_CTRL, 1);
+        enter_regs();
+        ok = regs.vector == NMI && stored() == 1 &&
+             (frozen ? take_status() >> 59 & 1 : !rdmsr(MSR_GLOBAL_CTRL));
+        wrmsr(MSR_DEBUGCTL, 0);
+        wrmsr(MSR_GLOBAL_CTRL, 0);
+        wrmsr(MSR_PEBS_ENABLE, 0);
+        take_status();
+        report(ok, "it freezes counters");
+    }
+    APIC(APIC_LVTPC) = LVT_MASKED;
+}
+
+static void test_enable(void)
+{
+    APIC(APIC_LVTPC) = LVT_NMI;
+    set_records(3, 1, 1);
+    select(0, INSNS | EVTSEL_USR | EVTSEL_INT, 5);
+    report(sampled(incs, 1, 0, 0) == NMI && stored() == 0 && regs.rax == 5 &&
+           take_status() == 1, "an overflow without PEBS is as ever");
+    APIC(APIC_LVTPC) = LVT_MASKED;
+
+    /* All of them, and INT EXIT does not count. */
+    set_records(3, 4, 1000);
+    select(0, INSNS | EVTSEL_USR, INCS + 1);
+    sampled(incs, 1, 1, 0);
+    if (rdmsr(MSR_GLOBAL_STATUS) == 1) {
+        sampled(incs, 1, 0, 0);
+        report(stored() == 0, "without PEBS_ENABLE, nothing is written");
+        sampled(incs, 1, 1, 0);
+        report(stored() == 1 && is_inc(0, 1),
+               "with it, by the next event, whenever that is");
+    } else {
+        report(false, "INT is the last instruction");
+    }
+    take_status();
+    select(0, INSNS | EVTSEL_USR, INCS + 1);
+    sampled(incs, 1, 1, 0);
+    set_records(3, 4, 1000);
+    select(0, INSNS | EVTSEL_USR, 1000);
+    sampled(incs, 1, 1, 0);
+    report(stored() == 0, "a counter that is written begins anew");
+    take_status();
+}
+
+static void test_several(void)
+{
+    bool ok = true, same_insn = true;
+    unsigned all = (1u << counters) - 1;
+
+    for (unsigned n = 0; n < counters; n++) {
+        set_records(10, 11, 1000);
+        select(n, INSNS | EVTSEL_USR, 7);
+        sampled(incs, 1u << n, 1u << n, 0);
+        ok &= stored() == 1 && is_inc(0, 8) && take_status() == 0 &&
+              (!format || status_of(0) == 1u << n);
+    }
+    report(ok, "each counter");
+    set_records(10, 11, 1000);
+    for (unsigned n = 0; n < counters; n++) {
+        select(n, INSNS | EVTSEL_USR, 7);
+    }
+    sampled(incs, all, all, 0);
+    same_insn = stored() == counters && take_status() == 0;
+    for (unsigned n = 0; n < counters && format; n++) {
+        same_insn &= is_inc(n, 8) && status_of(n) == 1u << n;
+    }
+    report(same_insn, "all at the same instruction: a record each");
+    for (unsigned n = 0; n < counters; n++) {
+        wrmsr(MSR_EVTSEL(n), 0);
+    }
+}
+
+/* --- adaptive records ----------------------------------------------------- */
+
+static unsigned size_of(unsigned cfg, unsigned entries)
+{
+    return 32 + (cfg & CFG_MEMORY ? 32 : 0) + (cfg & CFG_GPRS ? 144 : 0) +
+           (cfg & CFG_XMM ? 256 : 0) + (cfg & CFG_LBR ? 24 * entries : 0);
+}
+
+static void test_adaptive(void)
+{
+    static const uint64_t xmm[4] = { 1, 2, 0x3333333333333333, 4 };
+    bool ok = true, content = true, fixed = true;
+    unsigned before = size;
+
+    asm volatile("movups %0, %%xmm0\n movups %1, %%xmm15" : :
+                 "m" (*(const char (*)[16])xmm),
+                 "m" (*(const char (*)[16])(xmm + 2)));
+    for (unsigned cfg = 0; cfg < 16; cfg++) {
+        uint64_t data = cfg | (cfg & CFG_LBR ? 31ull << 24 : 0);
+        unsigned at = 32 + (cfg & CFG_MEMORY ? 32 : 0);
+
+        size = size_of(cfg, 32);
+        wrmsr(MSR_PEBS_DATA_CFG, data);
+        set_records(3, 4, 1000);
+        select(0, INSNS | EVTSEL_USR, 7);
+        sampled(incs, 1, 1, 0);
+        ok &= stored() == 1 && word(0, 0) == ((uint64_t)size << 48 | data) &&
+              ip_of(0) == (uintptr_t)incs + 7 * INC_SIZE && status_of(0) == 1;
+        if (cfg & CFG_GPRS) {
+            content &= word(0, at + 16) == 8;
+            at += 144;
+        }
+        if (cfg & CFG_XMM) {
+            content &= word(0, at) == 1 && word(0, at + 8) == 2 &&
+                       word(0, at + 240) == xmm[2] && word(0, at + 248) == 4;
+            at += 256;
+        }
+        for (unsigned i = 0; (cfg & CFG_LBR) && i < 96; i++) {
+            content &= word(0, at + 8 * i) == 0;
+        }
+        size = 32;
+        for (int i = 0; i < 3; i++) {
+            uint64_t bit = GLOBAL_FIXED(i);
+
+            set_records(3, 4, 1000);
+            wrmsr(MSR_FIXED_CTR_CTRL, (uint64_t)FIXED_USR << 4 * i);
+            wrmsr(MSR_FIXED_CTR(i), -7);
+            sampled(incs, bit, bit, 0);
+            fixed &= stored() == 1 && word(0, 0) == 32ull << 48 &&
+                     ip_of(0) == (uintptr_t)incs + 7 * INC_SIZE &&
+                     status_of(0) == bit && take_status() == 0;
+        }
+        wrmsr(MSR_FIXED_CTR_CTRL, 0);
+    }
+    report(ok, "each set of groups");
+    report(content, "what is in them");
+    report(fixed, "fixed counters, and records without groups");
+    report(at_cpl(0, wrmsr(MSR_PEBS_DATA_CFG, 16)) == GP &&
+           at_cpl(0, wrmsr(MSR_PEBS_DATA_CFG, 1ull << 32)) == GP,
+           "other bits of PEBS_DATA_CFG are reserved");
+    size = before;
+    wrmsr(MSR_PEBS_DATA_CFG, CFG_GPRS);
+}
+
+/* --- where records can be stored ------------------------------------------ */
+
+/* The program runs, and nothing is stored. */
+static bool drops(void)
+{
+    uint64_t index = get(AREA_ADDR + 0x28);
+    bool ok;
+
+    select(0, INSNS | EVTSEL_USR, 1);
+    ok = sampled(incs, 1, 1, 0) == EXIT && regs.rax == INCS &&
+         get(AREA_ADDR + 0x28) == index;
+    take_status();
+    return ok;
+}
+
+static void test_pages(void)
+{
+    bool ok = true, torn = true;
+
+    for (unsigned offset = PAGE - size - 8; offset < PAGE + 8; offset += 7) {
+        set_area(BUFFER_ADDR + offset, size, 2 * size, 1000);
+        select(0, INSNS | EVTSEL_USR, 1);
+        sampled(incs, 1, 1, 0);
+        ok &= stored() == 1 && is_inc(0, 2);
+        for (int page = 1; page < 3; page++) {
+            unsigned last = offset + size - 1;
+
+            set_area(BUFFER_ADDR + offset, size, 2 * size, 1000);
+            set_pte(page, page == 1 ? 0 : PTE_P);
+            if (page == (offset / PAGE + 1) || page == (last / PAGE + 1)) {
+                torn &= drops();
+                for (unsigned i = 0; i < size; i++) {
+                    torn &= *ram_at(PAGE + offset + i) == 0xaa;
+                }
+            }
+        }
+    }
+    report(ok, "records near the end of a page");
+    report(torn, "without one of their pages, nothing of them is written");
+    set_records(3, 4, 1000);
+    set_pte(0, 0);
+    ok = drops();
+    set_pte(0, PTE_P);
+    ok &= drops();
+    set_pte(0, PTE_P | PTE_W);
+    for (int i = 0; i < 3; i++) {
+        static const uint64_t nowhere[] = {
+            0xffff800000000000, 0x00007ffffffff000, WINDOW + 0x10000000000
+        };
+
+        wrmsr(MSR_DS_AREA, nowhere[i]);
+        ok &= drops();
+    }
+    report(ok, "an area where no memory is");
+    set_records(3, 4, 1000);
+    set_pte(0, PTE_P | PTE_W);
+    hide_kernel(true);
+    select(0, INSNS | EVTSEL_USR, 1);
+    set_pte(7, PTE_ALL);
+    memcpy(window_ram[7], incs, INCS * INC_SIZE + 2);
+    sampled((void *)(WINDOW + 7 * PAGE), 1, 1, 0);
+    hide_kernel(false);
+    report(stored() == 1 && rax_of(0) == 2,
+           "CPL 3: the supervisor's pages are written");
+    take_status();
+}
+
+/* --- other privilege and modes -------------------------------------------- */
+
+static uint8_t flat_area[256] __attribute__((aligned(64)));
+static uint8_t flat[32 * PAGE] __attribute__((aligned(PAGE)));
+
+static void test_modes(void)
+{
+    static const char *const names[MODES] = {
+        "protected mode without paging", "v8086 mode", "real mode"
+    };
+    /* Thirty times INC AX or EAX; int EXIT */
+    uint8_t code[32];
+
+    memset(code, 0x40, 30);
+    code[30] = 0xcd, code[31] = EXIT;
+    for (int mode = 0; mode < MODES; mode++) {
+        uint64_t base = (uintptr_t)flat, index, *area = (void *)flat_area;
+        uint64_t *record = (void *)flat;
+        unsigned rax = format < 4 ? 2 : 6, rip = format < 4 ? 1 : 5;
+
+        memset(flat, 0xaa, sizeof(flat));
+        area[4] = area[5] = base;
+        area[6] = base + sizeof(flat);
+        area[7] = base + 2 * sizeof(flat);
+        area[8] = -4;
+        wrmsr(MSR_DS_AREA, (uintptr_t)flat_area);
+        memcpy((void *)CODE_ADDR, code, sizeof(code));
+        select(0, INSNS | EVTSEL_USR | EVTSEL_OS, 4);
+        wrmsr(MSR_PEBS_ENABLE, 1);
+        wrmsr(MSR_GLOBAL_CTRL, 1);
+        run_legacy(mode);
+        wrmsr(MSR_GLOBAL_CTRL, 0);
+        wrmsr(MSR_PEBS_ENABLE, 0);
+        take_status();
+        index = area[5];
+        for (; (uintptr_t)record + size < index; record += size / 8) {
+            /* Of three INCs that follow each other */
+            uint64_t next = record[rip] + record[size / 8 + rax] -
+                            record[rax];
+
+            if (record[size / 8 + rax] - record[rax] == 5 &&
+                record[size / 8 + rip] == next) {
+                break;
+            }
+        }
+        report((uintptr_t)record + size < index, "%s", names[mode]);
+    }
+}
+
+static void test_cpl0(void)
+{
+    bool ok = true;
+
+    for (unsigned left = 1; left < 60; left++) {
+        set_records(9, 10, 30);
+        select(0, INSNS | EVTSEL_OS, left);
+        set_up(CODE64, (uintptr_t)incs);
+        regs.rax = 0;
+        wrmsr(MSR_PEBS_ENABLE, 1);
+        wrmsr(MSR_GLOBAL_CTRL, 1);
+        enter_regs();
+        wrmsr(MSR_GLOBAL_CTRL, 0);
+        wrmsr(MSR_PEBS_ENABLE, 0);
+        ok &= stored() > 1;
+        for (unsigned n = 0, in = 0; n < stored(); n++) {
+            uint64_t at = next_of(n) - (uintptr_t)incs;
+
+            if (at >= INC_SIZE && at <= INCS * INC_SIZE) {
+                ok &= is_inc(n, at / INC_SIZE) && at % INC_SIZE == 0;
+                in++;
+            }
+            ok &= n + 1 < stored() || in;
+        }
+        take_status();
+    }
+    report(ok, "CPL 0");
+}
+
+/* WRMSR is the event, of which nobody tells where it is: the next one is. */
+PLACE(starts_next);
+
+static void test_starts(void)
+{
+    uint32_t on = 1;
+
+    set_records(3, 4, 1000);
+    select(0, INSNS | EVTSEL_USR, INCS + 1);
+    sampled(incs, 1, 1, 0);
+    wrmsr(MSR_EVTSEL(0), INSNS | EVTSEL_OS | EVTSEL_EN |
+          (adaptive ? EVTSEL_ADAPTIVE : 0));
+    wrmsr(MSR_PEBS_ENABLE, 1);
+    asm volatile("wrmsr\n"
+                 "    xor %%eax, %%eax\n"
+                 "starts_next:\n"
+                 "    wrmsr"
+                 : "+a" (on) : "c" (MSR_GLOBAL_CTRL), "d" (0) : "memory");
+    wrmsr(MSR_PEBS_ENABLE, 0);
+    report(stored() == 1 && next_of(0) == (uintptr_t)starts_next &&
+           rax_of(0) == 0, "WRMSR that starts a counter");
+    take_status();
+}
+
+int main(void)
+{
+    static const unsigned sizes[] = { 144, 176, 192, 200, 32 + 144 };
+    uint64_t caps = 0;
+
+    kernel_init();
+    if (cpuid_reg(1, 0, 2) & CPUID_PDCM) {
+        caps = rdmsr(MSR_PERF_CAPABILITIES);
+    }
+    if (rdmsr(MSR_MISC_ENABLE) & MISC_NO_PEBS) {
+        report(!(caps & 0x4fc0), "IA32_PERF_CAPABILITIES has nothing of it");
+        report(at_cpl(0, rdmsr(MSR_PEBS_ENABLE)) == GP &&
+               at_cpl(0, wrmsr(MSR_PEBS_DATA_CFG, 0)) == GP,
+               "its registers are not there");
+        return report_summary();
+    }
+    report((caps & 0xc0) == 0xc0 && (caps >> 8 & 15) <= 4,
+           "IA32_PERF_CAPABILITIES says that there is PEBS");
+    format = caps >> 8 & 15;
+    adaptive = caps >> 14 & 1;
+    size = sizes[format];
+    while (at_cpl(0, wrmsr(MSR_PEBS_ENABLE, 1u << counters)) == EXIT) {
+        counters++;
+    }
+    wrmsr(MSR_PEBS_ENABLE, 0);
+    report(counters == (format == 0 ? 1 : adaptive ? 8 : 4),
+           "it has %d counters", counters);
+    report(at_cpl(3, rdmsr(MSR_PEBS_ENABLE)) == GP, "and is not for CPL 3");
+    if (adaptive) {
+        wrmsr(MSR_PEBS_DATA_CFG, CFG_GPRS);
+    }
+    apic_init(LVT_MASKED);
+    test_distance();
+    test_fields();
+    test_branches();
+    test_bts();
+    test_threshold();
+    test_enable();
+    test_several();
+    test_pages();
+    test_cpl0();
+    test_starts();
+    if (adaptive) {
+        test_adaptive();
+    }
+    legacy_init();
+    test_modes();
+    return report_summary();
+}
