@@ -11,13 +11,19 @@
 #include "tcg/helper-tcg.h"
 #endif
 
+/* AMD64 Architecture Programmer's Manual, Volumes 2 and 3: CpuidUserDis */
+#define HWCR_CPUID_USER_DIS             (1ULL << 35)
+#define CPUID_8000_0021_EAX_USER_DIS    (1U << 17)
+
 bool cpuid_fault_realize(X86CPU *cpu, Error **errp)
 {
     static int common = -1;
+    CPUX86State *env = &cpu->env;
 
-    if (cpu->cpuid_fault && (!tcg_enabled() || !IS_INTEL_CPU(&cpu->env))) {
+    if (cpu->cpuid_fault &&
+        (!tcg_enabled() || !(IS_INTEL_CPU(env) || IS_AMD_CPU(env)))) {
         error_setg(errp, "Property 'cpuid-fault' needs TCG and a CPU of "
-                   "Intel's");
+                   "Intel's or AMD's");
         return false;
     }
     /* A program must not meet a processor where its tracer is not asked. */
@@ -27,18 +33,43 @@ bool cpuid_fault_realize(X86CPU *cpu, Error **errp)
         return false;
     }
     common = cpu->cpuid_fault;
+    if (cpu->cpuid_fault && IS_AMD_CPU(env)) {
+        env->features[FEAT_8000_0021_EAX] |= CPUID_8000_0021_EAX_USER_DIS;
+        env->cpuid_xlevel = MAX(env->cpuid_xlevel, 0x80000021);
+    }
     return true;
 }
 
 #ifdef CONFIG_TCG
-void cpuid_fault_wrmsr(CPUX86State *env, uint64_t val, uintptr_t ra)
+void cpuid_fault_wrmsr(CPUX86State *env, uint32_t msr, uint64_t val,
+                       uintptr_t ra)
 {
-    if (env_archcpu(env)->cpuid_fault) {
-        if (val & ~MSR_MISC_FEATURES_CPUID_FAULT) {
-            raise_exception_err_ra(env, EXCP0D_GPF, 0, ra);
-        }
-        env->msr_misc_features_enables = val;
+    bool hwcr = msr == MSR_K7_HWCR;
+
+    if (!env_archcpu(env)->cpuid_fault || hwcr != IS_AMD_CPU(env)) {
+        return;
     }
+    if (hwcr) {
+        /* Of its other bits, TCG knows none. */
+        val = val & HWCR_CPUID_USER_DIS ? MSR_MISC_FEATURES_CPUID_FAULT : 0;
+    } else if (val & ~MSR_MISC_FEATURES_CPUID_FAULT) {
+        raise_exception_err_ra(env, EXCP0D_GPF, 0, ra);
+    }
+    env->msr_misc_features_enables = val;
+}
+
+uint64_t cpuid_fault_rdmsr(CPUX86State *env, uint32_t msr)
+{
+    bool hwcr = msr == MSR_K7_HWCR;
+
+    if (!env_archcpu(env)->cpuid_fault || hwcr != IS_AMD_CPU(env)) {
+        return 0;
+    }
+    if (msr == MSR_PLATFORM_INFO) {
+        return MSR_PLATFORM_INFO_CPUID_FAULT;
+    }
+    return hwcr && env->msr_misc_features_enables ? HWCR_CPUID_USER_DIS :
+           env->msr_misc_features_enables;
 }
 #endif
 

@@ -287,8 +287,8 @@ static void test_properties(void)
         { "kvm64,pmu=on", "'pmu': there is no PMU for this vendor" },
         { "kvm32,pmu=on", "'pmu': there is no PMU for this vendor" },
         { "kvm64,family=14,pmu=on", "'pmu': there is no PMU for this vendor" },
-        { "max,cpuid-fault=on",
-          "'cpuid-fault' needs TCG and a CPU of Intel's" },
+        { "max,vendor=HygonGenuine,cpuid-fault=on",
+          "'cpuid-fault' needs TCG and a CPU of Intel's or AMD's" },
         { "max,pmu=on,insn-clocks=0",
           "'insn-clocks' must be between 1 and 1000, not 0" },
         { "max,pmu=on,refclk-ratio=10001",
@@ -410,6 +410,7 @@ typedef struct Record {
 
 #define MSR_PMC0                0xc1
 #define MSR_MISC_FEATURES_ENABLES 0x140
+#define MSR_K7_HWCR     0xc0010015
 #define MSR_EVTSEL0             0x186
 #define MSR_DEBUGCTL            0x1d9
 #define MSR_FIXED_CTR0          0x309
@@ -1329,9 +1330,9 @@ static void test_pebs(void)
 }
 
 /* A CPU at which CPUID faults goes on so; only where CPUID can fault */
-static void test_cpuid_fault(void)
+static void check_cpuid_fault(const char *without, uint32_t msr, uint64_t val)
 {
-    const char *cpu = SKYLAKE ",pmu=on,cpuid-fault=on";
+    g_autofree char *cpu = g_strdup_printf("%s,cpuid-fault=on", without);
     const char *name = "cpu/msr_misc_features_enables";
     g_autofree char *stream = NULL;
     size_t size;
@@ -1340,11 +1341,11 @@ static void test_cpuid_fault(void)
     guest_init(&g);
     guest_start(&g, cpu, "-S -smp 1");
     guest_prepare_all(&g, 1);
-    write_msr(&g, AREA(0) + WRITES, MSR_MISC_FEATURES_ENABLES, 1);
+    write_msr(&g, AREA(0) + WRITES, msr, val);
     guest_cont(&g);
     guest_wait(&g, 0, SEQ, 1);
     guest_save(&g);
-    assert_load_fails(&g, SKYLAKE ",pmu=on", "(cpuid-fault)");
+    assert_load_fails(&g, without, "(cpuid-fault)");
     g_assert_true(guest_load(&g, cpu, ""));
     /* It is sent only if it is set. */
     guest_save(&g);
@@ -1356,8 +1357,14 @@ static void test_cpuid_fault(void)
     qtest_qmp_assert_success(g.qts, "{ 'execute': 'system_reset' }");
     qtest_qmp_eventwait(g.qts, "RESET");
     guest_save(&g);
-    g_assert_true(guest_load(&g, SKYLAKE ",pmu=on", ""));
+    g_assert_true(guest_load(&g, without, ""));
     guest_cleanup(&g);
+}
+
+static void test_cpuid_fault(void)
+{
+    check_cpuid_fault(SKYLAKE ",pmu=on", MSR_MISC_FEATURES_ENABLES, 1);
+    check_cpuid_fault("max", MSR_K7_HWCR, 1ull << 35);
 }
 
 /* --- reset and hot-plug ------------------------------------------------- */
