@@ -15,15 +15,27 @@ static bool has_pmu(X86CPU *cpu)
 
 static PmuVendor vendor(CPUX86State *env)
 {
+    static const struct {
+        const char *name;
+        PmuVendor vendor;
+    } vendors[] = {
+        { CPUID_VENDOR_INTEL, PMU_VENDOR_INTEL },
+        { CPUID_VENDOR_AMD, PMU_VENDOR_AMD },
+        { CPUID_VENDOR_HYGON, PMU_VENDOR_AMD },
+        { "CyrixInstead", PMU_VENDOR_CYRIX },
+        { "CentaurHauls", PMU_VENDOR_CENTAUR },
+        { "  Shanghai  ", PMU_VENDOR_SHANGHAI },
+    };
     char name[CPUID_VENDOR_SZ + 1];
 
-    if (IS_INTEL_CPU(env)) {
-        return PMU_VENDOR_INTEL;
-    }
     x86_cpu_vendor_words2str(name, env->cpuid_vendor1, env->cpuid_vendor2,
                              env->cpuid_vendor3);
-    return IS_AMD_CPU(env) || !strcmp(name, CPUID_VENDOR_HYGON) ?
-           PMU_VENDOR_AMD : PMU_VENDOR_OTHER;
+    for (int i = 0; i < ARRAY_SIZE(vendors); i++) {
+        if (!strcmp(name, vendors[i].name)) {
+            return vendors[i].vendor;
+        }
+    }
+    return PMU_VENDOR_OTHER;
 }
 
 static unsigned family(CPUX86State *env)

@@ -239,6 +239,12 @@ static void count_from_here(CPUX86State *env, bool counted)
     }
 }
 
+/* VIA C3's counter 0 */
+static uint64_t read_tsc(CPUX86State *env)
+{
+    return extract64(cpu_get_tsc(env) + env->tsc_offset, 0, PMU_TSC_WIDTH);
+}
+
 uint64_t pmu_cpu_rdmsr(CPUX86State *env, uint32_t msr, uintptr_t ra)
 {
     X86CPU *cpu = env_archcpu(env);
@@ -249,6 +255,9 @@ uint64_t pmu_cpu_rdmsr(CPUX86State *env, uint32_t msr, uintptr_t ra)
         retire_cpu_settle(env);
         if (pmu_rdmsr(&cpu->pmu, &cpu->pmu_config, msr, &val) == PMU_MSR_GP) {
             raise_exception_err_ra(env, EXCP0D_GPF, 0, ra);
+        }
+        if (msr == MSR_P6_PERFCTR0 && pmu_has_tsc(&cpu->pmu_config)) {
+            val = read_tsc(env);
         }
         count_from_here(env, counted);
     }
@@ -310,6 +319,9 @@ bool pmu_cpu_rdpmc(CPUX86State *env, uintptr_t ra)
     retire_cpu_settle(env);
     if (!pmu_rdpmc(&cpu->pmu, &cpu->pmu_config, env->regs[R_ECX], &val)) {
         raise_exception_ra(env, EXCP0D_GPF, ra);
+    }
+    if (!env->regs[R_ECX] && pmu_has_tsc(&cpu->pmu_config)) {
+        val = read_tsc(env);
     }
     cpu_svm_check_intercept_param(env, SVM_EXIT_RDPMC, 0, ra);
     env->regs[R_EAX] = (uint32_t)val;

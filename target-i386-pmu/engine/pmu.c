@@ -3,6 +3,7 @@
 
 #include <string.h>
 #include "pmu.h"
+#include "pmu-old.h"
 
 /* IA32_PERFEVTSELn (SDM 18.2.1, 18.2.3) and PerfEvtSeln (APM 13.2.1) */
 #define SEL_EVENT(sel)      ((uint8_t)(sel))
@@ -82,6 +83,12 @@ enum {
     HAS_ZEN2 = 1 << 20,
     HAS_ZEN4 = 1 << 21,
     HAS_HYGON = 1 << 22,    /* what Linux asks of it, besides Zen's */
+    HAS_P5 = 1 << 23,
+    HAS_6X86MX = 1 << 24,
+    HAS_C6 = 1 << 25,
+    HAS_WINCHIP2 = 1 << 26,
+    HAS_C3 = 1 << 27,
+    HAS_ZX = 1 << 28,
 };
 
 #define SINCE_ICL   (HAS_ICL | HAS_GLC)
@@ -96,10 +103,12 @@ enum {
 #define NHM_TO_SKL  (SINCE_NHM & ~SINCE_ICL)
 #define SLM_GLM     (HAS_SLM | HAS_GLM)
 #define LLC_IS_L2   (HAS_CORE_DUO | HAS_CORE2 | HAS_BNL | SLM_GLM)
-#define ARCH        (HAS_ARCH | LLC_IS_L2 | HAS_TNT | SINCE_NHM)
+#define ARCH        (HAS_ARCH | LLC_IS_L2 | HAS_TNT | SINCE_NHM | HAS_ZX)
 #define OLD_AMD     (HAS_K7 | HAS_15H)
 #define HAS_17H     (HAS_ZEN1 | HAS_ZEN2 | HAS_ZEN4)
 #define AMD         (OLD_AMD | HAS_17H)
+#define P5_AND_MX   (HAS_P5 | HAS_6X86MX)
+#define P5_LIKE     (P5_AND_MX | HAS_WINCHIP2)
 
 struct PmuFlavour {
     const char *name;
@@ -120,6 +129,11 @@ struct PmuFlavour {
                      (n) / 4 * PMU_CAP_PEBS_BASELINE)
 
 static const PmuFlavour
+    p5 = { "P5", HAS_P5, 0, 2, 40, 0, 0 },
+    mx = { "6x86MX", HAS_6X86MX, 0, 2, 48, 0, 0 },
+    c6 = { "WinChip C6", HAS_C6, 0, 2, 40, 0, 0 },
+    winchip2 = { "WinChip 2", HAS_WINCHIP2, 0, 2, 40, 0, 0 },
+    c3 = { "C3", HAS_C3, 0, 2, 32, 0, 0 },
     p6 = { "P6", HAS_P6, 0, 2, 40, 0, 0 },
     pentium_m = { "Pentium M", HAS_P6, 0, 2, 40, 0, 0 },
     generic = { "architectural", HAS_ARCH, 5, 4, 48, BOTH_CAPS, 0 },
@@ -147,7 +161,8 @@ static const PmuFlavour
     zen = { "Family 17h", HAS_ZEN1, 0, 6, 48, 0, CORE_EXT },
     zen2 = { "Family 17h", HAS_ZEN2, 0, 6, 48, 0, CORE_EXT },
     hygon = { "Family 18h", HAS_ZEN1 | HAS_HYGON, 0, 6, 48, 0, CORE_EXT },
-    zen4 = { "PerfMonV2", HAS_ZEN4, 0, 6, 48, 0, CORE_EXT | V2 };
+    zen4 = { "PerfMonV2", HAS_ZEN4, 0, 6, 48, 0, CORE_EXT | V2 },
+    zhaoxin = { "Zhaoxin", HAS_ZX, 2, 4, 48, 0, 0 };
 
 /* The first row that fits counts. */
 static const struct {
@@ -155,6 +170,13 @@ static const struct {
     uint8_t first_family, last_family, first_model, last_model;
     const PmuFlavour *flavour;
 } processors[] = {
+    { PMU_VENDOR_INTEL, 5, 5, 0x00, 0xff, &p5 },
+    { PMU_VENDOR_CYRIX, 6, 6, 0x00, 0xff, &mx },
+    { PMU_VENDOR_CENTAUR, 5, 5, 0x04, 0x04, &c6 },
+    { PMU_VENDOR_CENTAUR, 5, 5, 0x08, 0x09, &winchip2 },
+    { PMU_VENDOR_CENTAUR, 6, 6, 0x06, 0x09, &c3 },
+    { PMU_VENDOR_CENTAUR, 7, 7, 0x00, 0xff, &zhaoxin },
+    { PMU_VENDOR_SHANGHAI, 7, 7, 0x00, 0xff, &zhaoxin },
     { PMU_VENDOR_INTEL, 6, 6, 0x09, 0x09, &pentium_m },
     { PMU_VENDOR_INTEL, 6, 6, 0x0d, 0x0d, &pentium_m },
     { PMU_VENDOR_INTEL, 6, 6, 0x00, 0x0c, &p6 },
@@ -256,6 +278,7 @@ static const struct {
 #define DATA_WALKS  (B(TLB_LOAD_WALK) | B(TLB_STORE_WALK))
 
 #define NO_UMASK    0x100   /* the event has none, and ignores it */
+#define COUNTER(n)  (0x200 | (n))   /* so it has, and is this counter's only */
 
 /* For the tables only */
 #define STALLED     (1ull << 63)     /* clocks in which no instruction ends */
@@ -482,6 +505,68 @@ static const struct {
     { 0x83, 0x02, HAS_SKL | HAS_ICL, B(FETCH_MISSES) },
     { 0x24, 0xe4, SINCE_HSW, B(FETCH_MISSES) },
 
+    /* Zhaoxin's, besides the architectural ones */
+    { 0x82, 0x00, HAS_ZX, B(CYCLES) },
+    { 0x83, 0x00, HAS_ZX, B(REF_CYCLES) },
+    { 0x01, 0x01, HAS_ZX, B(INSNS) },       /* micro-operations */
+    { 0x0f, 0x04, HAS_ZX, STALLED },
+    { 0x00, 0x07, HAS_ZX, BRANCHES },       /* models up to 1BH */
+    { 0x28, 0x00, HAS_ZX, BRANCHES },
+    { 0x09, 0x07, HAS_ZX, PMU_MISPREDICTED },
+    { 0x29, 0x00, HAS_ZX, PMU_MISPREDICTED },
+    { 0x42, 0x00, HAS_ZX, PMU_LOADS },
+    { 0x68, 0x05, HAS_ZX, PMU_LOADS },
+    { 0x43, 0x00, HAS_ZX, B(STORES) },
+    { 0x69, 0x06, HAS_ZX, B(STORES) },
+    { 0x38, 0x05, HAS_ZX, NOT_L1 },
+    { 0x4b, 0x05, HAS_ZX, NOT_L1 },
+    { 0x62, 0x05, HAS_ZX, S_NOT_L1 },
+    { 0x15, 0x05, HAS_ZX, FILLS },          /* its last level is L2 */
+    { 0x1a, 0x05, HAS_ZX, B(FILL_FAR) },
+    { 0x2c, 0x05, HAS_ZX, LOAD_PAGES },
+    { 0x30, 0x05, HAS_ZX, STORE_PAGES },
+    { 0x34, 0x05, HAS_ZX, CODE_PAGES },
+    { 0x00, 0x03, HAS_ZX, B(FETCHES) },
+    { 0x01, 0x03, HAS_ZX, B(FETCH_MISSES) },
+
+    { 0x00, 0, P5_LIKE, PMU_LOADS },
+    { 0x01, 0, P5_LIKE, B(STORES) },
+    { 0x02, 0, P5_LIKE, LOAD_PAGES | STORE_PAGES },
+    { 0x03, 0, P5_LIKE, NOT_L1 },
+    { 0x04, 0, P5_LIKE, S_NOT_L1 },
+    { 0x0b, 0, P5_AND_MX, B(SPLIT_LOADS) | B(SPLIT_STORES) },
+    { 0x0c, 0, P5_AND_MX, B(FETCHES) },
+    { 0x0d, 0, P5_LIKE, CODE_PAGES },
+    { 0x0e, 0, P5_LIKE, B(FETCH_MISSES) },
+    { 0x12, 0, P5_AND_MX, BRANCHES },
+    { 0x14, 0, P5_AND_MX, BRANCHES & ~B(COND_NOT_TAKEN) },
+    { 0x15, 0, P5_AND_MX, PMU_MISPREDICTED },
+    { 0x16, 0, P5_LIKE, B(INSNS) },
+    { 0x17, 0, P5_AND_MX, NEVER },          /* of these, in the other pipe */
+    { 0x1c, 0, P5_AND_MX, B(LOCKED) },
+    { 0x27, 0, P5_AND_MX, B(INTERRUPTS) },
+    { 0x28, 0, P5_LIKE, PMU_LOADS | B(STORES) },
+    { 0x29, 0, P5_AND_MX, NOT_L1 | S_NOT_L1 },
+    { 0x30, COUNTER(0), HAS_P5, B(CYCLES) },
+    { 0x32, COUNTER(1), P5_AND_MX, BRANCHES & ~B(COND_NOT_TAKEN) },
+    { 0x35, COUNTER(0), HAS_P5, PMU_MISPREDICTED },
+    { 0x37, COUNTER(0), P5_AND_MX, B(MISP_RET) },
+    { 0x37, COUNTER(1), P5_AND_MX, B(RET) },
+    { 0x39, COUNTER(0), P5_AND_MX, B(RET) },
+    { 0x400, 0, HAS_6X86MX, DATA_WALKS | B(TLB_FETCH_WALK) },
+    { 0x401, 0, HAS_6X86MX, LOAD_PAGES | STORE_PAGES },
+    { 0x402, 0, HAS_6X86MX, CODE_PAGES },
+    { 0x403, 0, HAS_6X86MX, LOAD_PAGES | STORE_PAGES | CODE_PAGES },
+    { 0x408, 0, HAS_6X86MX, B(INSNS) },     /* decoded */
+    { 0x00, 0, HAS_C6, B(CYCLES) },
+    { 0x02, 0, HAS_C6, B(INSNS) },
+    { 0x47, 0, HAS_C6, NOT_L1 },
+    { 0x4a, 0, HAS_C6, S_NOT_L1 },
+    { 0x3f, 0, HAS_WINCHIP2, B(CYCLES) },
+    { 0x79, 0, HAS_C3, B(CYCLES) },
+    { 0xc0, 0, HAS_C3, B(INSNS) },
+    { 0x1c0, 0, HAS_C3, B(INSNS) },         /* of a string one, not its parts */
+
     { 0x76, NO_UMASK, AMD, B(CYCLES) },
     { 0x120, 0x01, HAS_ZEN4, B(REF_CYCLES) },
     { 0xc0, NO_UMASK, AMD, B(INSNS) },
@@ -618,6 +703,7 @@ static const struct {
     uint8_t width[PMU_FP_NR_WIDTHS], kind[PMU_FP_NR_KINDS];
 } fp_events[] = {
     /* Operations executed; P6's have counter 0 only. */
+    { 0x22, P5_AND_MX, 0, FP_ONCE, { 0xff }, { 0 } },
     { 0x10, HAS_P6, 0, FP_AND_INT, { 0xff }, { 0 } },
     { 0xc1, HAS_P6, 0, FP_ONCE, { 0xff }, { 0 } },
     { 0x10, HAS_CORE2, 0, FP_ONCE, { 1, 1, 1, 1, 1 }, { 0 } },
@@ -732,6 +818,8 @@ static const struct {
     { B(TLB_FETCH_L2), "pages of code from STLB" },
     { B(TLB_FETCH_WALK), "page walks for code" },
     { CODE_PAGES, "pages into ITLB" },
+    { LOAD_PAGES | STORE_PAGES | CODE_PAGES, "pages into TLBs" },
+    { B(SPLIT_LOADS) | B(SPLIT_STORES), "accesses to two lines" },
     { B(FETCHES), "lines of code fetched" },
     { B(FETCH_MISSES), "lines of code that miss L1I" },
     { STALLED, "stalled cycles" },
@@ -756,6 +844,8 @@ typedef enum PmuReg {
     REG_PEBS_DATA_CFG,
     REG_OFFCORE,
     REG_CLOCKS,             /* IA32_MPERF, IA32_APERF (SDM 14.2), all vendors */
+    REG_CESR,               /* P5's, who has no other */
+    REG_CTR,
 } PmuReg;
 
 /* Where an MSR is; one that is missing on a processor is PMU_MSR_GP there. */
@@ -766,6 +856,8 @@ static const struct {
     uint8_t version;        /* from this one on */
 } msrs[] = {
 #define INTEL PMU_VENDOR_INTEL
+    { 0x011, 0x011, REG_CESR, INTEL, 0 },
+    { 0x012, 0x013, REG_CTR, INTEL, 0 },
     { 0x0c1, 0x0c8, REG_PMC, INTEL, 0 },
     { 0x0e7, 0x0e8, REG_CLOCKS, INTEL, 0 },
     { 0x186, 0x18d, REG_EVTSEL, INTEL, 0 },
@@ -806,6 +898,24 @@ static bool is_amd(const PmuConfig *config)
     return config->flavour->has & AMD;
 }
 
+static PmuOld old_kind(const PmuFlavour *flavour)
+{
+    return flavour->has & HAS_P5 ? PMU_OLD_P5 :
+           flavour->has & HAS_6X86MX ? PMU_OLD_6X86MX :
+           flavour->has & (HAS_C6 | HAS_WINCHIP2) ? PMU_OLD_WINCHIP :
+           flavour->has & HAS_C3 ? PMU_OLD_C3 : PMU_OLD_NONE;
+}
+
+static bool has_cesr(const PmuConfig *config)
+{
+    return config->flavour->has & (P5_LIKE | HAS_C6);
+}
+
+bool pmu_has_tsc(const PmuConfig *config)
+{
+    return config->flavour->has & HAS_C3;
+}
+
 const PmuFlavour *pmu_flavour(PmuVendor vendor, unsigned family, unsigned model)
 {
     for (unsigned i = 0; i < ARRAY_SIZE(processors); i++) {
@@ -838,7 +948,7 @@ void pmu_config_init(PmuConfig *config, const PmuFlavour *flavour)
         .pdcm = flavour->caps,
         .perfctr_core = flavour->amd & CORE_EXT,
         .perfmon_v2 = flavour->amd & V2,
-        .aperfmperf = !(flavour->has & HAS_P6),
+        .aperfmperf = !(flavour->has & HAS_P6) && !old_kind(flavour),
         .insn_clocks = 1,
         .refclk_ratio = PMU_REFCLK_UNIT,
     };
@@ -914,7 +1024,8 @@ void pmu_cpuid_80000022(const PmuConfig *config, uint32_t regs[4])
 /* From Pentium M on, Intel's have what Pentium 4 brought. */
 static bool since_pentium_m(const PmuConfig *config)
 {
-    return !is_amd(config) && config->flavour != &p6;
+    return !is_amd(config) && config->flavour != &p6 &&
+           !old_kind(config->flavour);
 }
 
 uint64_t pmu_misc_enable(const PmuConfig *config)
@@ -970,10 +1081,13 @@ static bool has_any_thread(const PmuConfig *config)
     return config->version == 3 || config->version == 4;
 }
 
-static uint64_t evtsel_mask(const PmuConfig *config)
+static uint64_t evtsel_mask(const PmuConfig *config, unsigned n)
 {
     if (is_amd(config)) {
         return SEL_AMD;
+    }
+    if (old_kind(config->flavour)) {
+        return pmu_old_mask(old_kind(config->flavour), n);
     }
     return SEL_INTEL | (has_any_thread(config) ? SEL_ANY : 0) |
            (has_adaptive(config) ? SEL_ADAPTIVE : 0);
@@ -1070,9 +1184,19 @@ static uint64_t find_offcore(const PmuConfig *config, uint64_t mask)
     return loads ? loads : NEVER;
 }
 
+/* What selects the event of counter @n */
+static uint64_t event_select(const PmuState *s, const PmuConfig *config,
+                             unsigned n)
+{
+    PmuOld old = old_kind(config->flavour);
+
+    return old ? pmu_old_select(old, n, (uint32_t)s->evtsel[n]) : s->evtsel[n];
+}
+
 static uint32_t event_code(const PmuConfig *config, uint64_t sel)
 {
-    return SEL_EVENT(sel) | (is_amd(config) ? SEL_EVENT_HIGH(sel) << 8 : 0);
+    return SEL_EVENT(sel) | (is_amd(config) || old_kind(config->flavour) ?
+                             SEL_EVENT_HIGH(sel) << 8 : 0);
 }
 
 /* The number of counter @n's event in fp_events[], if it is one, or -1. */
@@ -1124,7 +1248,7 @@ static uint32_t fp_weight(uint64_t sel, int event, unsigned i)
 static uint64_t find_event(const PmuState *s, const PmuConfig *config,
                            unsigned n)
 {
-    uint64_t sel = s->evtsel[n];
+    uint64_t sel = event_select(s, config, n);
     uint32_t event = event_code(config, sel);
     unsigned offcore = offcore_of(config, sel);
 
@@ -1140,7 +1264,7 @@ static uint64_t find_event(const PmuState *s, const PmuConfig *config,
     for (unsigned i = 0; i < ARRAY_SIZE(events); i++) {
         if (events[i].event == event &&
             (events[i].has & config->flavour->has) &&
-            (events[i].umask == NO_UMASK ||
+            (events[i].umask == NO_UMASK || events[i].umask == COUNTER(n) ||
              events[i].umask == SEL_UMASK(sel))) {
             return events[i].quantities;
         }
@@ -1170,7 +1294,7 @@ static void report_unknown(PmuState *s, const PmuConfig *config, uint64_t sel)
 static void select_event(PmuState *s, const PmuConfig *config, unsigned n)
 {
     PmuCounter *counter = &s->counter[n];
-    uint64_t sel = s->evtsel[n];
+    uint64_t sel = event_select(s, config, n);
     uint32_t cmask = SEL_CMASK(sel);
     bool inv = cmask && (sel & SEL_INV), edge = sel & SEL_EDGE;
     uint64_t found = find_event(s, config, n);
@@ -1226,7 +1350,7 @@ static void select_event(PmuState *s, const PmuConfig *config, unsigned n)
 
 static bool gp_runs(const PmuState *s, const PmuConfig *config, unsigned n)
 {
-    uint64_t sel = s->evtsel[n];
+    uint64_t sel = event_select(s, config, n);
     uint32_t guest_host = SEL_GUEST_HOST(sel);
 
     /* PERFEVTSEL1 has none; Core Duo's has no effect (erratum AE49). */
@@ -1253,13 +1377,15 @@ static bool enabled(const PmuState *s, const PmuConfig *config, unsigned n)
 }
 
 /* What the OS, USR and INT bits of counter @n say. */
-static void get_bits(const PmuState *s, unsigned n, bool *os, bool *usr,
-                     bool *interrupts)
+static void get_bits(const PmuState *s, const PmuConfig *config, unsigned n,
+                     bool *os, bool *usr, bool *interrupts)
 {
     if (n < PMU_MAX_GP) {
-        *os = s->evtsel[n] & SEL_OS;
-        *usr = s->evtsel[n] & SEL_USR;
-        *interrupts = s->evtsel[n] & SEL_INT;
+        uint64_t sel = event_select(s, config, n);
+
+        *os = sel & SEL_OS;
+        *usr = sel & SEL_USR;
+        *interrupts = sel & SEL_INT;
     } else {
         uint32_t field = FIXED_FIELD(s->fixed_ctr_ctrl, n - PMU_MAX_GP);
 
@@ -1291,7 +1417,7 @@ static void set_rows(PmuState *s, const PmuConfig *config, unsigned n)
     PmuCounter *counter = &s->counter[n];
     bool os, usr;
 
-    get_bits(s, n, &os, &usr, &counter->interrupts);
+    get_bits(s, config, n, &os, &usr, &counter->interrupts);
     if (n >= PMU_MAX_GP) {
         counter->add = fixed_event[n - PMU_MAX_GP];
     }
@@ -1432,14 +1558,15 @@ void pmu_count_fp(PmuState *s, const PmuConfig *config, PmuRow row,
                   const uint64_t n[PMU_NR_FP])
 {
     for (unsigned c = 0; c < config->counters; c++) {
-        int event = find_fp(config, s->evtsel[c], c);
+        uint64_t sel = event_select(s, config, c);
+        int event = find_fp(config, sel, c);
 
         if (event < 0 || !(s->counter[c].rows >> row & 1)) {
             continue;
         }
         for (unsigned i = 0; i < PMU_NR_FP; i++) {
             s->fp_pending[c] +=
-                n[i] ? n[i] * fp_weight(s->evtsel[c], event, i) : 0;
+                n[i] ? n[i] * fp_weight(sel, event, i) : 0;
         }
         if (s->memory_interrupts) {
             s->slack[PMU_OS] = s->slack[PMU_USR] = -1;
@@ -1647,13 +1774,14 @@ bool pmu_setting(const PmuState *s, const PmuConfig *config, unsigned n,
     bool fixed = n >= PMU_MAX_GP;
     uint64_t quantities;
 
-    if (fixed ? n - PMU_MAX_GP >= config->fixed : n >= config->counters) {
+    if (fixed ? n - PMU_MAX_GP >= config->fixed :
+        n >= config->counters || (!n && pmu_has_tsc(config))) {
         return false;
     }
     quantities = fixed ? fixed_event[n - PMU_MAX_GP] :
                  find_event(s, config, n) & ~EDGES;
     *setting = (PmuSetting) { .enabled = enabled(s, config, n) };
-    get_bits(s, n, &setting->os, &setting->usr, &setting->interrupts);
+    get_bits(s, config, n, &setting->os, &setting->usr, &setting->interrupts);
     for (unsigned i = 0; i < ARRAY_SIZE(event_names); i++) {
         if (event_names[i].quantities == quantities) {
             setting->event = event_names[i].name;
@@ -1672,6 +1800,17 @@ static void changed(PmuState *s, const PmuConfig *config)
     set_slack(s, config);
 }
 
+/* Some never stop, whatever their control says. */
+static void reset_old(PmuState *s, const PmuConfig *config)
+{
+    if (old_kind(config->flavour) == PMU_OLD_C3) {
+        s->evtsel[1] = PMU_OLD_C3_RESET;
+    }
+    for (unsigned n = 0; n < config->counters; n++) {
+        select_event(s, config, n);
+    }
+}
+
 void pmu_reset(PmuState *s, const PmuConfig *config)
 {
     PmuState old = *s;
@@ -1680,6 +1819,9 @@ void pmu_reset(PmuState *s, const PmuConfig *config)
     memcpy(s->reported, old.reported, sizeof(s->reported));
     /* So that software for version 1 finds its counters running. */
     s->global_ctrl = global_mask(config) & ones(config->counters);
+    if (old_kind(config->flavour)) {
+        reset_old(s, config);
+    }
     changed(s, config);
 }
 
@@ -1699,8 +1841,11 @@ static PmuAccess find_msr(const PmuConfig *config, uint32_t msr, PmuReg *reg,
         if (*reg == REG_CLOCKS) {
             return config->aperfmperf ? PMU_MSR_OK : PMU_MSR_OTHER;
         }
+        if (*reg == REG_CESR || *reg == REG_CTR) {
+            return has_cesr(config) ? PMU_MSR_OK : PMU_MSR_OTHER;
+        }
         if ((msrs[i].vendor == PMU_VENDOR_AMD) != is_amd(config) ||
-            config->version < msrs[i].version) {
+            has_cesr(config) || config->version < msrs[i].version) {
             return PMU_MSR_GP;
         }
         switch (*reg) {
@@ -1773,8 +1918,12 @@ PmuAccess pmu_rdmsr(PmuState *s, const PmuConfig *config, uint32_t msr,
     case REG_EVTSEL:
         *val = s->evtsel[index];
         break;
+    case REG_CESR:
+        *val = s->evtsel[1] << 16 | s->evtsel[0];
+        break;
     case REG_PMC:
     case REG_PMC_FULL:
+    case REG_CTR:
         *val = s->value[index];
         break;
     case REG_FIXED:
@@ -1818,15 +1967,18 @@ PmuAccess pmu_rdmsr(PmuState *s, const PmuConfig *config, uint32_t msr,
     return PMU_MSR_OK;
 }
 
-/* The bits of a register that must not be written as 1; AMD ignores them. */
+/*
+ * The bits of a register that must not be written as 1; AMD's and those that
+ * are old ignore them.
+ */
 static uint64_t reserved(const PmuConfig *config, PmuReg reg)
 {
-    if (is_amd(config)) {
+    if (is_amd(config) || old_kind(config->flavour)) {
         return 0;
     }
     switch (reg) {
     case REG_EVTSEL:
-        return ~evtsel_mask(config);
+        return ~evtsel_mask(config, 0);
     case REG_PMC_FULL:
         return ~value_mask(config);
     case REG_FIXED_CTRL:
@@ -1864,21 +2016,28 @@ PmuAccess pmu_wrmsr(PmuState *s, const PmuConfig *config, uint32_t msr,
     if (access != PMU_MSR_OK) {
         return access;
     }
-    if (val & reserved(config, reg)) {
+    if ((val & reserved(config, reg)) || (!index && pmu_has_tsc(config))) {
         return PMU_MSR_GP;
     }
     apply(s, config);
     switch (reg) {
     case REG_EVTSEL:
-        s->evtsel[index] = val & evtsel_mask(config);
+        s->evtsel[index] = val & evtsel_mask(config, index);
         select_event(s, config, index);
         break;
+    case REG_CESR:
+        for (unsigned n = 0; n < config->counters; n++) {
+            s->evtsel[n] = val >> 16 * n & evtsel_mask(config, n);
+            select_event(s, config, n);
+        }
+        break;
     case REG_PMC:
-        if (!is_amd(config)) {
+        if (!is_amd(config) && !(config->flavour->has & HAS_ZX)) {
             val = (int32_t)val;
         }
         /* fall through */
     case REG_PMC_FULL:
+    case REG_CTR:
         write_value(s, config, index, val);
         break;
     case REG_FIXED:
@@ -1992,7 +2151,8 @@ bool pmu_load_state(PmuState *s, const PmuConfig *config)
     for (unsigned n = 0; n < PMU_MAX_GP; n++) {
         bool present = n < config->counters;
 
-        bad |= s->evtsel[n] & ~(present ? evtsel_mask(config) : 0);
+        present &= n || !pmu_has_tsc(config);
+        bad |= s->evtsel[n] & ~(present ? evtsel_mask(config, n) : 0);
         bad |= s->value[n] & ~(present ? value_mask(config) : 0);
     }
     for (unsigned i = 0; i < PMU_MAX_FIXED; i++) {

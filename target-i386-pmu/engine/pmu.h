@@ -145,6 +145,9 @@ typedef enum PmuVendor {
     PMU_VENDOR_OTHER,       /* no PMU */
     PMU_VENDOR_INTEL,
     PMU_VENDOR_AMD,         /* and Hygon */
+    PMU_VENDOR_CYRIX,
+    PMU_VENDOR_CENTAUR,     /* and Zhaoxin */
+    PMU_VENDOR_SHANGHAI,    /* Zhaoxin */
 } PmuVendor;
 
 /* A row of the table of PMUs that there are; what is in it is the engine's. */
@@ -162,7 +165,7 @@ typedef struct PmuFlavour PmuFlavour;
  */
 typedef struct PmuConfig {
     const PmuFlavour *flavour;
-    uint8_t version;        /* CPUID.0AH:EAX[7:0]; 0: P6 and AMD */
+    uint8_t version;        /* CPUID.0AH:EAX[7:0]; 0: not architectural */
     uint8_t counters;       /* general-purpose ones */
     uint8_t fixed;          /* fixed-function ones */
     bool pdcm;              /* CPUID.1:ECX[15], IA32_PERF_CAPABILITIES exists */
@@ -224,7 +227,8 @@ typedef struct PmuState {
      * The registers, as RDMSR shows them, and what else has to be migrated.
      * Fields that this processor does not have are 0.
      */
-    uint64_t evtsel[PMU_MAX_GP];        /* IA32_PERFEVTSELn, PerfEvtSeln */
+    /* IA32_PERFEVTSELn, PerfEvtSeln; the halves of CESR */
+    uint64_t evtsel[PMU_MAX_GP];
     /* IA32_PMCn, PerfCtrn; from PMU_FIXED(0) on IA32_FIXED_CTRn */
     uint64_t value[PMU_NR_COUNTERS];
     uint64_t fixed_ctr_ctrl;            /* IA32_FIXED_CTR_CTRL */
@@ -295,7 +299,7 @@ void pmu_config_init(PmuConfig *config, const PmuFlavour *flavour);
  *                  pmu-version             pmu-counters
  *  Intel           1 to the flavour's      2 to 8
  *  PerfMonV2       none                    4 to 6
- *  P6, other AMD   none                    what there are
+ *  all others      none                    what there are
  */
 bool pmu_configure(PmuConfig *config, uint32_t version, uint32_t counters,
                    PmuRange *bad);
@@ -311,7 +315,7 @@ void pmu_cpuid_80000022(const PmuConfig *config, uint32_t regs[4]);
  * IA32_MISC_ENABLE[7], performance monitoring available, and [11] and [12],
  * branch trace store, which is not here, and PEBS unavailable.  They are
  * read-only: a WRMSR does not change those in PMU_MISC_ENABLE, which
- * pmu_misc_enable() gives; 0 where there is no such MSR (P6, AMD).
+ * pmu_misc_enable() gives; 0 where there is no such MSR (P6 and older, AMD).
  */
 #define PMU_MISC_ENABLE     0x1880u
 #define PMU_MISC_NO_BTS     (1u << 11)
@@ -329,6 +333,14 @@ uint64_t pmu_debugctl_mask(const PmuConfig *config);
  * nor on P6 before Pentium M.
  */
 bool pmu_masks_lvtpc(const PmuConfig *config);
+
+/*
+ * Whether counter 0 is the TSC (VIA C3): what RDMSR and RDPMC show of it is the
+ * caller's.
+ */
+#define PMU_TSC_WIDTH       40
+
+bool pmu_has_tsc(const PmuConfig *config);
 
 /* RESET.  INIT does not concern the PMU. */
 void pmu_reset(PmuState *s, const PmuConfig *config);

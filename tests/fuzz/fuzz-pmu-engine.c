@@ -21,6 +21,7 @@
 
 static PmuConfig config;
 static bool amd, one_enable;    /* AMD's; EVTSEL0 enables all */
+static bool old;                /* no PERFEVTSELs: the model knows no event */
 static unsigned width;          /* of a counter */
 static PmuState lazy, eager;
 static uint32_t ref_fraction[PMU_NR_ROWS];
@@ -42,7 +43,9 @@ static const struct {
     { PMU_VENDOR_AMD, 15, 0x6b }, { PMU_VENDOR_AMD, 0x15, 2 },
     { PMU_VENDOR_AMD, 0x19, 0x11 }, { PMU_VENDOR_INTEL, 6, 0x8f },
     { PMU_VENDOR_INTEL, 6, 0x1c }, { PMU_VENDOR_INTEL, 6, 0x37 },
-    { PMU_VENDOR_AMD, 0x17, 0x31 },
+    { PMU_VENDOR_AMD, 0x17, 0x31 }, { PMU_VENDOR_INTEL, 5, 4 },
+    { PMU_VENDOR_CYRIX, 6, 0 }, { PMU_VENDOR_CENTAUR, 5, 4 },
+    { PMU_VENDOR_CENTAUR, 6, 7 }, { PMU_VENDOR_CENTAUR, 7, 0x3b },
 };
 
 static const uint32_t msrs[] = {
@@ -51,6 +54,7 @@ static const uint32_t msrs[] = {
     0x1d9, 0x345, 0x48, 0x600, 0xc0000300, 0xc0000301, 0xc0000302,
     0xc0010000, 0xc0010001, 0xc0010004, 0xc0010005, 0xc0010200, 0xc0010201,
     0xc0010208, 0xc0010209, 0xc0000303, 0x1a6, 0x1a7, 0xe7, 0xe8,
+    0x11, 0x12, 0x13,
 };
 
 #define MERGE       0xf000000ffull
@@ -139,6 +143,9 @@ static int model_counts(const PmuState *s, unsigned n, PmuRow row,
     /* Zen's odd counters can be the upper bits of those before them. */
     if (amd && !fixed && (n | 1) < config.counters &&
         (s->evtsel[n | 1] & MERGE) == MERGE) {
+        return -1;
+    }
+    if (old) {
         return -1;
     }
     if ((global && !(s->global_ctrl >> bit & 1)) ||
@@ -511,6 +518,8 @@ static bool take_config(void)
     }
     name = pmu_flavour_name(flavour);
     amd = vendor == PMU_VENDOR_AMD;
+    old = !strcmp(name, "P5") ||
+          (vendor > PMU_VENDOR_AMD && strcmp(name, "Zhaoxin"));
     one_enable = is_one_of(name, "P6", "Pentium M", "Core Duo");
     width = one_enable || is_one_of(name, "Core 2", "Bonnell", "Silvermont") ?
             40 : 48;

@@ -178,6 +178,18 @@ static void test_flavours(void)
     } tests[] = {
 #define INTEL   PMU_VENDOR_INTEL
 #define AMD     PMU_VENDOR_AMD
+        { INTEL, 5, 0x02, "P5", 0, 0, 0, 0, 0, 2, 0 },
+        { INTEL, 5, 0x04, "P5", 0, 0, 0, 0, 0, 2, 0 },
+        { PMU_VENDOR_CYRIX, 6, 0, "6x86MX", 0, 0, 0, 0, 0, 2, 0 },
+        { PMU_VENDOR_CENTAUR, 5, 4, "WinChip C6", 0, 0, 0, 0, 0, 2, 0 },
+        { PMU_VENDOR_CENTAUR, 5, 8, "WinChip 2", 0, 0, 0, 0, 0, 2, 0 },
+        { PMU_VENDOR_CENTAUR, 5, 9, "WinChip 2", 0, 0, 0, 0, 0, 2, 0 },
+        { PMU_VENDOR_CENTAUR, 6, 6, "C3", 0, 0, 0, 0, 0, 2, 0 },
+        { PMU_VENDOR_CENTAUR, 6, 9, "C3", 0, 0, 0, 0, 0, 2, 0 },
+        { PMU_VENDOR_CENTAUR, 7, 0x0b, "Zhaoxin",
+          0x07300402, 0, 0, 0x603, 0, 4, 3 },
+        { PMU_VENDOR_SHANGHAI, 7, 0x3b, "Zhaoxin",
+          0x07300402, 0, 0, 0x603, 0, 4, 3 },
         { INTEL, 6, 0x01, "P6", 0, 0, 0, 0, 0, 2, 0 },
         { INTEL, 6, 0x05, "P6", 0, 0, 0, 0, 0, 2, 0 },
         { INTEL, 6, 0x0b, "P6", 0, 0, 0, 0, 0, 2, 0 },
@@ -237,8 +249,7 @@ static void test_flavours(void)
     for (unsigned i = 0; i < G_N_ELEMENTS(tests); i++) {
         bool v2 = !strcmp(tests[i].name, "PerfMonV2");
         /* What came with Pentium 4, and Pentium M took over */
-        bool p4 = tests[i].vendor == PMU_VENDOR_INTEL &&
-                  strcmp(tests[i].name, "P6");
+        bool p4 = tests[i].eax || !strcmp(tests[i].name, "Pentium M");
 
         be(tests[i].vendor, tests[i].family, tests[i].model);
         g_assert_cmpstr(pmu_flavour_name(config.flavour), ==, tests[i].name);
@@ -266,7 +277,17 @@ static void test_flavours(void)
     for (unsigned family = 0; family < 0x100; family++) {
         for (unsigned model = 0; model < 0x100; model++) {
             g_assert_cmpint(!pmu_flavour(PMU_VENDOR_INTEL, family, model), ==,
-                            family != 6 && family != 0x12 && family != 0x13);
+                            family != 5 && family != 6 && family != 0x12 &&
+                            family != 0x13);
+            g_assert_cmpint(!pmu_flavour(PMU_VENDOR_CYRIX, family, model), ==,
+                            family != 6);
+            g_assert_cmpint(!pmu_flavour(PMU_VENDOR_CENTAUR, family, model),
+                            ==, (family != 5 || (model != 4 && model != 8 &&
+                                                 model != 9)) &&
+                            (family != 6 || model < 6 || model > 9) &&
+                            family != 7);
+            g_assert_cmpint(!pmu_flavour(PMU_VENDOR_SHANGHAI, family, model),
+                            ==, family != 7);
             g_assert_cmpint(!pmu_flavour(PMU_VENDOR_AMD, family, model), ==,
                             family < 6 || (family > 6 && family < 0xf) ||
                             family == 0x13 || family > 0x1a);
@@ -809,6 +830,247 @@ static void test_p6(void)
 }
 
 /*
+ * Older than P6, or made like that
+ */
+
+#define CESR        0x11
+#define CTR(n)      (0x12 + (n))
+#define CPL_0_TO_2  0x40
+#define CPL_3       0x80
+#define CLOCKS      0x100
+
+static void be_p5(void)
+{
+    be(PMU_VENDOR_INTEL, 5, 4);
+}
+
+static void be_6x86mx(void)
+{
+    be(PMU_VENDOR_CYRIX, 6, 0);
+}
+
+/* @ctl and @width are those of each counter. */
+static void check_p5(uint32_t ctl, unsigned width)
+{
+    static const uint32_t absent[] = {
+        PMC(0), PMC(1), A_PMC(0), PERFEVTSEL(0), PERFEVTSEL(1), PERF_CAPS,
+        FIXED_CTR(0), FIXED_CTR_CTRL, GLOBAL_STATUS, GLOBAL_CTRL,
+        STATUS_RESET, 0x3f1, K7_EVTSEL(0), K7_PERFCTR(3), EXT_EVTSEL(0),
+        V2_CTL,
+    };
+
+    for (int i = 0; i < 2; i++) {
+        wr(CTR(i), 0x123456789abcdef);
+        g_assert_cmphex(rd(CTR(i)), ==, 0x123456789abcdef & ONES(width));
+        wr(CTR(i), 0);
+    }
+    check_rdpmc(0, 0);
+    check_rdpmc(1, 0);
+    check_no_rdpmc(2);
+    check_no_rdpmc(0x40000000);
+    check_no_rdpmc(0x80000000);
+    /* Reserved bits are ignored. */
+    wr(CESR, ~0ull);
+    g_assert_cmphex(rd(CESR), ==, ctl << 16 | ctl);
+    wr(CESR, 0);
+    for (unsigned i = 0; i < G_N_ELEMENTS(absent); i++) {
+        gp(absent[i]);
+    }
+    other(0x10);
+    other(0x14);
+    other(0xe8);        /* APERF */
+    other(0x1a6);
+    g_assert_cmphex(pmu_debugctl_mask(&config), ==, 0);
+}
+
+static void test_p5(void)
+{
+    PmuState state;
+
+    be_p5();
+    check_p5(0x3ff, 40);
+
+    /* No field of privilege: it does not count. */
+    wr(CESR, 0x160016);
+    run(PMU_OS, 5);
+    run(PMU_USR, 5);
+    wr(CESR, (CPL_3 | 0x16) << 16 | CPL_0_TO_2 | 0x16);
+    g_assert_false(run(PMU_OS, 3));
+    g_assert_false(run(PMU_USR, 4));
+    check_rdpmc(0, 3);
+    check_rdpmc(1, 4);
+    /* Not the other one, which is written in the same register */
+    wr(CESR, CPL_3 | CPL_0_TO_2 | 0x16);
+    run(PMU_OS, 3);
+    run(PMU_USR, 4);
+    g_assert_cmphex(rd(CTR(0)), ==, 10);
+    g_assert_cmphex(rd(CTR(1)), ==, 4);
+    g_assert_cmphex(pmu_wanted(&pmu, PMU_OS), ==, PMU_BIT(PMU_INSNS));
+    /* There is no interrupt, whatever pins say. */
+    wr(CTR(0), ONES(40));
+    wr(CESR, 0x200 | CLOCKS | CPL_3 | 0x16);
+    g_assert_false(run(PMU_USR, 1));
+    g_assert_cmphex(rd(CTR(0)), ==, 0);
+    g_assert_cmpint(pmu_distance(&pmu, &config, PMU_USR), ==, UINT32_MAX);
+    wr(CESR, 0);
+    run(PMU_USR, 1);
+    g_assert_cmphex(rd(CTR(0)), ==, 0);
+    g_assert_cmphex(pmu_wanted(&pmu, PMU_USR), ==, 0);
+
+    wr(CESR, (CPL_3 | 0x16) << 16);
+    wr(CTR(1), 5);
+    state = pmu;
+    pmu_reset(&pmu, &config);
+    g_assert_cmphex(rd(CESR), ==, 0);
+    g_assert_cmphex(rd(CTR(1)), ==, 0);
+    g_assert_true(pmu_load_state(&state, &config));
+    pmu = state;
+    run(PMU_USR, 3);
+    g_assert_cmphex(rd(CTR(1)), ==, 8);
+    state.evtsel[0] = 0x400;
+    g_assert_false(pmu_load_state(&state, &config));
+    state.evtsel[0] = 0;
+    state.evtsel[2] = 1;
+    g_assert_false(pmu_load_state(&state, &config));
+    state.evtsel[2] = 0;
+    state.value[0] = 1ull << 40;
+    g_assert_false(pmu_load_state(&state, &config));
+
+    /* That is nobody else's register. */
+    be_intel(6);
+    other(CESR);
+    other(CTR(1));
+    be_k7();
+    other(CESR);
+}
+
+static void test_6x86mx(void)
+{
+    be_6x86mx();
+    check_p5(0x7ff, 48);
+    wr(CESR, 0x400 | CPL_3 | 0x08);
+    run(PMU_USR, 7);
+    g_assert_cmphex(rd(CTR(0)), ==, 7);
+    wr(CTR(0), ONES(48));
+    g_assert_false(run(PMU_USR, 3));
+    g_assert_cmphex(rd(CTR(0)), ==, 2);
+}
+
+static void test_winchip(void)
+{
+    static const struct {
+        unsigned model, cycles, insns;
+    } tests[] = {
+        { 4, 0x00, 0x02 }, { 8, 0x3f, 0x16 }, { 9, 0x3f, 0x16 },
+    };
+
+    for (unsigned i = 0; i < G_N_ELEMENTS(tests); i++) {
+        be(PMU_VENDOR_CENTAUR, 5, tests[i].model);
+        config.insn_clocks = 3;
+        check_p5(0xff, 40);
+        wr(CESR, tests[i].cycles << 16 | tests[i].insns);
+        wr(CTR(0), 0);
+        wr(CTR(1), 0);
+        /* All privilege levels */
+        run(PMU_USR, 5);
+        run(PMU_OS, 6);
+        check_rdpmc(0, 11);
+        check_rdpmc(1, 33);
+    }
+    /* What RESET leaves counts as well. */
+    be(PMU_VENDOR_CENTAUR, 5, 4);
+    run(PMU_OS, 6);
+    check_rdpmc(0, 6);
+    check_rdpmc(1, 6);
+}
+
+static void test_c3(void)
+{
+    PmuState state;
+    PmuSetting setting;
+
+    be(PMU_VENDOR_CENTAUR, 6, 7);
+    g_assert_true(pmu_has_tsc(&config));
+    g_assert_cmphex(rd(PERFEVTSEL(1)), ==, 0x70079);
+    config.insn_clocks = 3;
+    run(PMU_OS, 2);
+    run(PMU_USR, 2);
+    g_assert_cmphex(rd(PMC(1)), ==, 12);
+    check_rdpmc(1, 12);
+    check_no_rdpmc(2);
+    check_no_rdpmc(0x80000001);
+    /* Only the event means anything. */
+    wr(PERFEVTSEL(1), 0xfffffe00 | 0xc0);
+    g_assert_cmphex(rd(PERFEVTSEL(1)), ==, 0xfffffec0);
+    wr(PMC(1), 0x1fffffffe);
+    g_assert_cmphex(rd(PMC(1)), ==, 0xfffffffe);
+    g_assert_false(run(PMU_OS, 3));
+    g_assert_cmphex(rd(PMC(1)), ==, 1);
+    wr(PERFEVTSEL(1), 0x1c0);
+    run(PMU_USR, 3);
+    g_assert_cmphex(rd(PMC(1)), ==, 4);
+    g_assert_false(pmu_setting(&pmu, &config, 0, &setting));
+    g_assert_true(pmu_setting(&pmu, &config, 1, &setting));
+    g_assert_true(setting.enabled && setting.os && setting.usr);
+    g_assert_false(setting.interrupts);
+
+    /* The TSC's can be read, but not be written. */
+    g_assert_cmphex(rd(PERFEVTSEL(0)), ==, 0);
+    rd(PMC(0));
+    wr_gp(PERFEVTSEL(0), 0x79);
+    wr_gp(PMC(0), 0);
+    gp(PERFEVTSEL(2));
+    gp(PMC(2));
+    gp(PERF_CAPS);
+    gp(GLOBAL_CTRL);
+    gp(K7_EVTSEL(0));
+    other(CESR);
+    other(CTR(0));
+    other(0xe8);
+
+    state = pmu;
+    g_assert_true(pmu_load_state(&state, &config));
+    pmu = state;
+    run(PMU_USR, 3);
+    g_assert_cmphex(rd(PMC(1)), ==, 7);
+    state.value[0] = 1;
+    g_assert_false(pmu_load_state(&state, &config));
+    state.value[0] = 0;
+    state.evtsel[0] = 1;
+    g_assert_false(pmu_load_state(&state, &config));
+    be_p5();
+    g_assert_false(pmu_has_tsc(&config));
+}
+
+static void test_zhaoxin(void)
+{
+    be(PMU_VENDOR_CENTAUR, 7, 0x3b);
+    /* Its driver writes counters in full width. */
+    wr(PMC(3), -10ull);
+    g_assert_cmphex(rd(PMC(3)), ==, ONES(48) - 9);
+    wr(PMC(3), 0x123456789abcull);
+    g_assert_cmphex(rd(PMC(3)), ==, 0x123456789abcull);
+    gp(PMC(4));
+    gp(STATUS_SET);
+    gp(A_PMC(0));
+    gp(PERF_CAPS);
+    wr(GLOBAL_CTRL, 0xf | FIXED_BIT(0) | FIXED_BIT(1) | FIXED_BIT(2));
+    wr(FIXED_CTR_CTRL, 0x222);
+    wr(PMC(0), -5ull);
+    wr(PERFEVTSEL(0), USR | EN | INT | 0x82);
+    g_assert_false(run(PMU_USR, 4));
+    g_assert_true(run(PMU_USR, 1));
+    g_assert_cmphex(rd(GLOBAL_STATUS), ==, 1);
+    wr(STATUS_RESET, 1);
+    g_assert_cmphex(rd(GLOBAL_STATUS), ==, 0);
+    for (int i = 0; i < 3; i++) {
+        g_assert_cmphex(rd(FIXED_CTR(i)), ==, 5);
+    }
+    check_rdpmc(0x40000001, 5);
+    check_no_rdpmc(4);
+}
+
+/*
  * Events
  */
 
@@ -852,7 +1114,8 @@ static void test_p6(void)
 enum {
     P6, CORE_DUO, CORE2, BONNELL, SILVERMONT, GOLDMONT, TREMONT, NEHALEM,
     WESTMERE, SANDY_BRIDGE, IVY_BRIDGE, HASWELL, BROADWELL, SKYLAKE, ICE_LAKE,
-    GOLDEN_COVE, GENERIC, K7, FAM15H, ZEN, HYGON, ZEN2, PERFMON_V2, NR_CPUS
+    GOLDEN_COVE, GENERIC, ZHAOXIN, K7, FAM15H, ZEN, HYGON, ZEN2, PERFMON_V2,
+    NR_CPUS
 };
 
 static const struct {
@@ -874,6 +1137,7 @@ static const struct {
     [BROADWELL] = { PMU_VENDOR_INTEL, 6, 0x3d },
     [SKYLAKE] = { PMU_VENDOR_INTEL, 6, 0x5e },
     [ICE_LAKE] = { PMU_VENDOR_INTEL, 6, 0x6a },
+    [ZHAOXIN] = { PMU_VENDOR_CENTAUR, 7, 0x0b },
     [GOLDEN_COVE] = { PMU_VENDOR_INTEL, 6, 0x8f },
     [GENERIC] = { PMU_VENDOR_INTEL, 6, 0xff },
     [K7] = { PMU_VENDOR_AMD, 15, 0x6b },
@@ -894,11 +1158,11 @@ static const struct {
     bool masked;            /* the unit mask matters on AMD's, too */
 } events[] = {
     { 0x0079, CPUS(P6, P6), Q(CYCLES) },
-    { 0x003c, CPUS(CORE_DUO, GENERIC), Q(CYCLES) },
-    { 0x013c, CPUS(CORE_DUO, GENERIC), Q(REF_CYCLES) },
-    { 0x00c0, CPUS(P6, GENERIC), Q(INSNS) },
+    { 0x003c, CPUS(CORE_DUO, ZHAOXIN), Q(CYCLES) },
+    { 0x013c, CPUS(CORE_DUO, ZHAOXIN), Q(REF_CYCLES) },
+    { 0x00c0, CPUS(P6, ZHAOXIN), Q(INSNS) },
     { 0x01c0, CPUS(NEHALEM, GOLDEN_COVE), Q(INSNS) },
-    { 0x00c4, CPUS(P6, GENERIC), Q_ALL },
+    { 0x00c4, CPUS(P6, ZHAOXIN), Q_ALL },
     { 0x03c4, CPUS(CORE2, CORE2), Q(COND_NOT_TAKEN) },
     { 0x0cc4, CPUS(CORE2, CORE2), Q_TAKEN | Q(FAR) },
     { 0x01c4, CPUS(NEHALEM, SKYLAKE), Q_COND },
@@ -911,7 +1175,7 @@ static const struct {
     { 0x20c4, CPUS(SANDY_BRIDGE, GOLDEN_COVE), Q_TAKEN },
     { 0x40c4, CPUS(SANDY_BRIDGE, GOLDEN_COVE), Q(FAR) },
     { 0x80c4, CPUS(ICE_LAKE, GOLDEN_COVE), Q_IND },
-    { 0x00c5, CPUS(P6, GENERIC), Q_M_ALL },
+    { 0x00c5, CPUS(P6, ZHAOXIN), Q_M_ALL },
     { 0x01c5, CPUS(NEHALEM, SKYLAKE), Q_M_COND },
     { 0x01c5, CPUS(ICE_LAKE, GOLDEN_COVE), Q(MISP_COND_TAKEN) },
     { 0x02c5, CPUS(NEHALEM, GOLDEN_COVE), Q(MISP_CALL_IND) },
@@ -962,8 +1226,8 @@ static const struct {
     { 0x002e, CPUS(P6, P6), Q_NEVER },
     { 0x4f2e, CPUS(CORE_DUO, GOLDMONT), Q_FILLS },
     { 0x412e, CPUS(CORE_DUO, GOLDMONT), Q(FILL_FAR) },
-    { 0x4f2e, CPUS(TREMONT, GENERIC), Q_NOT_L2 },
-    { 0x412e, CPUS(TREMONT, GENERIC), Q(LOAD_DRAM) },
+    { 0x4f2e, CPUS(TREMONT, ZHAOXIN), Q_NOT_L2 },
+    { 0x412e, CPUS(TREMONT, ZHAOXIN), Q(LOAD_DRAM) },
     { 0x4f29, CPUS(CORE2, BONNELL), Q_NOT_L1 },
     { 0x4129, CPUS(CORE2, BONNELL), Q_NOT_L2 },
     { 0x2140, CPUS(BONNELL, BONNELL), Q_LOADS },
@@ -1173,6 +1437,28 @@ static const struct {
     { 0xff85, CPUS(ZEN, PERFMON_V2), Q(TLB_FETCH_WALK), true },
     { 0x0080, CPUS(K7, PERFMON_V2), Q(FETCHES) },
     { 0x0081, CPUS(K7, PERFMON_V2), Q(FETCH_MISSES) },
+    { 0x0082, CPUS(ZHAOXIN, ZHAOXIN), Q(CYCLES) },
+    { 0x0083, CPUS(ZHAOXIN, ZHAOXIN), Q(REF_CYCLES) },
+    { 0x0101, CPUS(ZHAOXIN, ZHAOXIN), Q(INSNS) },
+    { 0x040f, CPUS(ZHAOXIN, ZHAOXIN), Q_STALLED },
+    { 0x0700, CPUS(ZHAOXIN, ZHAOXIN), Q_ALL },
+    { 0x0028, CPUS(ZHAOXIN, ZHAOXIN), Q_ALL },
+    { 0x0709, CPUS(ZHAOXIN, ZHAOXIN), Q_M_ALL },
+    { 0x0029, CPUS(ZHAOXIN, ZHAOXIN), Q_M_ALL },
+    { 0x0042, CPUS(ZHAOXIN, ZHAOXIN), Q_LOADS },
+    { 0x0568, CPUS(ZHAOXIN, ZHAOXIN), Q_LOADS },
+    { 0x0043, CPUS(ZHAOXIN, ZHAOXIN), Q(STORES) },
+    { 0x0669, CPUS(ZHAOXIN, ZHAOXIN), Q(STORES) },
+    { 0x0538, CPUS(ZHAOXIN, ZHAOXIN), Q_NOT_L1 },
+    { 0x054b, CPUS(ZHAOXIN, ZHAOXIN), Q_NOT_L1 },
+    { 0x0562, CPUS(ZHAOXIN, ZHAOXIN), Q_S_NOT_L1 },
+    { 0x0515, CPUS(ZHAOXIN, ZHAOXIN), Q_FILLS },
+    { 0x051a, CPUS(ZHAOXIN, ZHAOXIN), Q(FILL_FAR) },
+    { 0x052c, CPUS(ZHAOXIN, ZHAOXIN), Q_LD_PAGES },
+    { 0x0530, CPUS(ZHAOXIN, ZHAOXIN), Q_ST_PAGES },
+    { 0x0534, CPUS(ZHAOXIN, ZHAOXIN), Q_C_PAGES },
+    { 0x0300, CPUS(ZHAOXIN, ZHAOXIN), Q(FETCHES) },
+    { 0x0301, CPUS(ZHAOXIN, ZHAOXIN), Q(FETCH_MISSES) },
 };
 
 static void be_cpu(unsigned i)
@@ -1235,6 +1521,113 @@ static uint64_t expected_event(unsigned cpu, uint64_t sel)
         }
     }
     return 0;
+}
+
+/* Events of those without unit masks, and the counters that have them */
+enum { P5 = 1, MX = 2, C6 = 4, WINCHIP2 = 8, C3 = 16 };
+static const struct {
+    uint16_t code;
+    uint8_t has, counters;
+    uint64_t quantities;
+} old_events[] = {
+    { 0x00, P5 | MX | WINCHIP2, 3, Q_LOADS },
+    { 0x01, P5 | MX | WINCHIP2, 3, Q(STORES) },
+    { 0x02, P5 | MX | WINCHIP2, 3, Q_LD_PAGES | Q_ST_PAGES },
+    { 0x03, P5 | MX | WINCHIP2, 3, Q_NOT_L1 },
+    { 0x04, P5 | MX | WINCHIP2, 3, Q_S_NOT_L1 },
+    { 0x0b, P5 | MX, 3, Q(SPLIT_LOADS) | Q(SPLIT_STORES) },
+    { 0x0c, P5 | MX, 3, Q(FETCHES) },
+    { 0x0d, P5 | MX | WINCHIP2, 3, Q_C_PAGES },
+    { 0x0e, P5 | MX | WINCHIP2, 3, Q(FETCH_MISSES) },
+    { 0x12, P5 | MX, 3, Q_ALL },
+    { 0x14, P5 | MX, 3, Q_TAKEN | Q(FAR) },
+    { 0x15, P5 | MX, 3, Q_M_ALL },
+    { 0x16, P5 | MX | WINCHIP2, 3, Q(INSNS) },
+    { 0x17, P5 | MX, 3, Q_NEVER },
+    { 0x1c, P5 | MX, 3, Q(LOCKED) },
+    { 0x22, P5 | MX, 3, Q(FLOATING) },
+    { 0x27, P5 | MX, 3, Q(INTERRUPTS) },
+    { 0x28, P5 | MX | WINCHIP2, 3, Q_LOADS | Q(STORES) },
+    { 0x29, P5 | MX, 3, Q_NOT_L1 | Q_S_NOT_L1 },
+    { 0x30, P5, 1, Q(CYCLES) },
+    { 0x32, P5 | MX, 2, Q_TAKEN | Q(FAR) },
+    { 0x35, P5, 1, Q_M_ALL },
+    { 0x37, P5 | MX, 1, Q(MISP_RET) },
+    { 0x37, P5 | MX, 2, Q(RET) },
+    { 0x39, P5 | MX, 1, Q(RET) },
+    { 0x400, MX, 3, Q_D_WALKS | Q(TLB_FETCH_WALK) },
+    { 0x401, MX, 3, Q_LD_PAGES | Q_ST_PAGES },
+    { 0x402, MX, 3, Q_C_PAGES },
+    { 0x403, MX, 3, Q_LD_PAGES | Q_ST_PAGES | Q_C_PAGES },
+    { 0x408, MX, 3, Q(INSNS) },
+    { 0x00, C6, 3, Q(CYCLES) },
+    { 0x02, C6, 3, Q(INSNS) },
+    { 0x47, C6, 3, Q_NOT_L1 },
+    { 0x4a, C6, 3, Q_S_NOT_L1 },
+    { 0x3f, WINCHIP2, 3, Q(CYCLES) },
+    { 0x79, C3, 2, Q(CYCLES) },
+    { 0xc0, C3, 2, Q(INSNS) },
+    { 0x1c0, C3, 2, Q(INSNS) },
+};
+
+/* Each quantity a different number of times, and the sum of all of them */
+static void check_old_event(unsigned cpu, unsigned counter, unsigned code)
+{
+    uint64_t quantities = 0, expected = 0, low;
+    uint32_t event;
+
+    for (unsigned i = 0; i < G_N_ELEMENTS(old_events); i++) {
+        if (old_events[i].code == code && (old_events[i].has & cpu) &&
+            (old_events[i].counters >> counter & 1)) {
+            quantities = old_events[i].quantities;
+        }
+    }
+    g_assert_cmpint(pmu_take_unknown(&pmu, &event), ==, !quantities);
+    if (!quantities) {
+        g_assert_cmphex(event, ==, code);
+    }
+    quantities &= ~Q_NEVER;
+    low = quantities & ONES(PMU_NR_COUNTED);
+    g_assert_cmphex(pmu_wanted(&pmu, PMU_USR), ==,
+                    quantities ? low | Q(INSNS) : 0);
+    g_assert_true(pmu_rdpmc(&pmu, &config, counter, &low));
+    for (unsigned q = 0; q < PMU_NR_COUNTED; q++) {
+        pmu_count(&pmu, PMU_USR, q, 100 + q * q);
+        expected += quantities >> q & 1 ? 100 + q * q : 0;
+    }
+    expected += quantities & Q(CYCLES) ? 3 * 100 : 0;
+    check_rdpmc(counter, low + expected);
+}
+
+static void test_old_events(void)
+{
+    static const struct {
+        unsigned has, family, model, codes;
+        PmuVendor vendor;
+    } old[] = {
+        { P5, 5, 4, 0x40, PMU_VENDOR_INTEL },
+        { MX, 6, 0, 0x80, PMU_VENDOR_CYRIX },
+        { C6, 5, 4, 0x100, PMU_VENDOR_CENTAUR },
+        { WINCHIP2, 5, 8, 0x100, PMU_VENDOR_CENTAUR },
+        { C3, 6, 9, 0x200, PMU_VENDOR_CENTAUR },
+    };
+
+    for (unsigned i = 0; i < G_N_ELEMENTS(old); i++) {
+        bool c3 = old[i].has == C3, winchip = old[i].has & (C6 | WINCHIP2);
+
+        for (unsigned n = 0; n < old[i].codes; n++) {
+            unsigned code = old[i].has == MX ? (n & 0x3f) | (n & 0x40) << 4 : n;
+
+            for (unsigned counter = c3; counter < 2; counter++) {
+                be(old[i].vendor, old[i].family, old[i].model);
+                config.insn_clocks = 3;
+                /* WinChip's other counter never stops. */
+                wr(c3 ? PERFEVTSEL(1) : CESR, c3 ? code : winchip ?
+                   code << 16 | code : (CPL_3 | code) << 16 * counter);
+                check_old_event(old[i].has, counter, code);
+            }
+        }
+    }
 }
 
 /* Every event and unit mask that there is, on every processor */
@@ -2863,6 +3256,12 @@ int main(int argc, char *argv[])
     g_test_add_func("/pmu/perfmon-v2", test_perfmon_v2);
     g_test_add_func("/pmu/svm", test_svm);
     g_test_add_func("/pmu/p6", test_p6);
+    g_test_add_func("/pmu/p5", test_p5);
+    g_test_add_func("/pmu/6x86mx", test_6x86mx);
+    g_test_add_func("/pmu/winchip", test_winchip);
+    g_test_add_func("/pmu/c3", test_c3);
+    g_test_add_func("/pmu/zhaoxin", test_zhaoxin);
+    g_test_add_func("/pmu/old-events", test_old_events);
     g_test_add_func("/pmu/events", test_events);
     g_test_add_func("/pmu/unknown", test_unknown);
     g_test_add_func("/pmu/setting", test_setting);
