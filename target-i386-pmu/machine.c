@@ -6,6 +6,7 @@
 #include "migration/vmstate.h"
 #include "system/tcg.h"
 #include "pmu.h"
+#include "engine/netburst.h"
 #include "branch/branch.h"
 
 static bool pmu_needed(void *opaque)
@@ -60,6 +61,9 @@ int pmu_cpu_pre_load(void *opaque)
     cpu->pmu.clocks = false;
     cpu->pmu.pebs_enable = cpu->pmu.pebs_data_cfg = 0;
     cpu->pmu.pebs_armed = 0;
+    if (cpu->pmu_config.netburst) {
+        *cpu->pmu_config.netburst = (NetburstState) { };
+    }
     return 0;
 }
 
@@ -132,6 +136,51 @@ static const VMStateDescription vmstate_pmu_pebs = {
     }
 };
 
+static bool netburst_needed(void *opaque)
+{
+    X86CPU *cpu = opaque;
+
+    return cpu->pmu_config.netburst;
+}
+
+static const VMStateDescription vmstate_netburst_registers = {
+    .name = "netburst-registers",
+    .version_id = 1,
+    .minimum_version_id = 1,
+    .fields = (const VMStateField[]) {
+        VMSTATE_UINT64_ARRAY(value, NetburstState, NETBURST_COUNTERS),
+        VMSTATE_UINT32_ARRAY(cccr, NetburstState, NETBURST_COUNTERS),
+        VMSTATE_UINT32_ARRAY(escr, NetburstState, NETBURST_ESCRS),
+        VMSTATE_UINT32_ARRAY(precise, NetburstState, NETBURST_PRECISE),
+        VMSTATE_END_OF_LIST()
+    }
+};
+
+static int netburst_pre_load(void *opaque)
+{
+    X86CPU *cpu = opaque;
+
+    if (!cpu->pmu_config.netburst) {
+        error_report("CPU %d: the incoming state has counters of a P4, which "
+                     "this CPU does not have", CPU(cpu)->cpu_index);
+        return -EINVAL;
+    }
+    return 0;
+}
+
+static const VMStateDescription vmstate_pmu_netburst = {
+    .name = "cpu/pmu/netburst",
+    .version_id = 1,
+    .minimum_version_id = 1,
+    .needed = netburst_needed,
+    .pre_load = netburst_pre_load,
+    .fields = (const VMStateField[]) {
+        VMSTATE_STRUCT_POINTER(pmu_config.netburst, X86CPU,
+                               vmstate_netburst_registers, NetburstState),
+        VMSTATE_END_OF_LIST()
+    }
+};
+
 const VMStateDescription vmstate_pmu = {
     .name = "cpu/pmu",
     .version_id = 1,
@@ -156,6 +205,7 @@ const VMStateDescription vmstate_pmu = {
         &vmstate_pmu_offcore,
         &vmstate_pmu_clocks,
         &vmstate_pmu_pebs,
+        &vmstate_pmu_netburst,
         NULL
     }
 };

@@ -7,10 +7,13 @@
 #include "qapi/error.h"
 #include "system/tcg.h"
 #include "pmu.h"
+#include "engine/netburst.h"
 #include "retire/compat.h"
 
 typedef struct State {
     PmuState pmu;
+    PmuConfig config;
+    NetburstState netburst;
     BranchState branch;
     BranchRing ring;
 } State;
@@ -22,7 +25,12 @@ static void get_state(CPUState *cs, run_on_cpu_data state)
     X86CPU *cpu = X86_CPU(cs);
     State *s = state.host_ptr;
 
-    pmu_cpu_peek(&cpu->env, &s->pmu);
+    s->config = cpu->pmu_config;
+    if (s->config.netburst) {
+        s->netburst = *s->config.netburst;
+        s->config.netburst = &s->netburst;
+    }
+    pmu_cpu_peek(&cpu->env, &s->pmu, &s->config);
     s->branch = cpu->branch;
     s->ring = cpu->branch_ring;
 #endif
@@ -32,9 +40,11 @@ static PmuCounterInfoList *get_counters(const PmuState *s,
                                         const PmuConfig *config)
 {
     PmuCounterInfoList *list = NULL, **tail = &list;
+    const NetburstState *netburst = config->netburst;
 
-    for (unsigned n = 0; n < PMU_NR_COUNTERS; n++) {
-        bool fixed = n >= PMU_MAX_GP;
+    for (unsigned n = 0;
+         n < (netburst ? NETBURST_COUNTERS : PMU_NR_COUNTERS); n++) {
+        bool fixed = n >= PMU_MAX_GP && !netburst;
         PmuCounterInfo *c;
         PmuSetting setting;
 
@@ -45,13 +55,13 @@ static PmuCounterInfoList *get_counters(const PmuState *s,
         c->type = fixed ? PMU_COUNTER_TYPE_FIXED : PMU_COUNTER_TYPE_GENERAL;
         c->index = fixed ? n - PMU_MAX_GP : n;
         c->has_select = !fixed;
-        c->select = fixed ? 0 : s->evtsel[n];
+        c->select = fixed ? 0 : netburst ? netburst->cccr[n] : s->evtsel[n];
         c->event = g_strdup(setting.event);
         c->os = setting.os;
         c->usr = setting.usr;
         c->interrupt = setting.interrupts;
         c->enabled = setting.enabled;
-        c->value = s->value[n];
+        c->value = netburst ? netburst->value[n] : s->value[n];
         QAPI_LIST_APPEND(tail, c);
     }
     return list;
@@ -93,10 +103,10 @@ PmuInfoList *qmp_query_pmu(Error **errp)
 
     CPU_FOREACH(cs) {
         X86CPU *cpu = X86_CPU(cs);
-        const PmuConfig *config = &cpu->pmu_config;
         const BranchConfig *branch_config = &cpu->branch_config;
         PmuInfo *info;
         State state;
+        const PmuConfig *config = &state.config;
         const PmuState *s = &state.pmu;
 
         if (!tcg_enabled() || !cpu->enable_pmu) {

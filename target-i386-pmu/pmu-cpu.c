@@ -5,7 +5,9 @@
 #include "qapi/error.h"
 #include "system/reset.h"
 #include "system/tcg.h"
+#include "hw/i386/apic_internal.h"
 #include "pmu.h"
+#include "engine/netburst.h"
 #include "branch/branch.h"
 
 static bool has_pmu(X86CPU *cpu)
@@ -263,6 +265,15 @@ bool pmu_cpu_realize(X86CPU *cpu, Error **errp)
     if (!same_for_all(config, errp)) {
         return false;
     }
+    if (pmu_is_netburst(config->flavour)) {
+        if (env->topo_info.threads_per_core > 1) {
+            error_setg(errp, "Property 'pmu': threads of a core share these "
+                       "counters, so there must be one, not %u",
+                       env->topo_info.threads_per_core);
+            return false;
+        }
+        config->netburst = g_new0(NetburstState, 1);
+    }
 #ifdef CONFIG_TCG
     cpu->retire_config.caches_of_cpuid = true;
     /* CPUID has K8's. */
@@ -274,6 +285,11 @@ bool pmu_cpu_realize(X86CPU *cpu, Error **errp)
     /* INIT is a reset of the CPU, too, but keeps these. */
     qemu_register_reset(pmu_reset_cpu, cpu);
     return true;
+}
+
+bool cpu_asks_for_pmi(X86CPU *cpu)
+{
+    return has_pmu(cpu) && pmu_asks(&cpu->pmu_config);
 }
 
 void pmu_cpu_cpuid(X86CPU *cpu, uint32_t leaf, uint32_t *eax, uint32_t *ebx,
@@ -305,5 +321,7 @@ void pmu_cpu_unrealize(X86CPU *cpu)
 {
     if (has_pmu(cpu)) {
         qemu_unregister_reset(pmu_reset_cpu, cpu);
+        g_free(cpu->pmu_config.netburst);
+        cpu->pmu_config.netburst = NULL;
     }
 }

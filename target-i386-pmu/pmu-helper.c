@@ -150,10 +150,10 @@ static void pmu_retire_count(CPUX86State *env, RetireRow row,
     }
 }
 
-void pmu_cpu_peek(CPUX86State *env, PmuState *s)
+void pmu_cpu_peek(CPUX86State *env, PmuState *s, const PmuConfig *config)
 {
     *s = *pmu_state(env);
-    pmu_settle(s, &env_archcpu(env)->pmu_config);
+    pmu_settle(s, config);
 }
 
 static void deliver_pmi(CPUState *cs, run_on_cpu_data masks)
@@ -268,7 +268,7 @@ void pmu_cpu_wrmsr(CPUX86State *env, uint32_t msr, uint64_t val, uintptr_t ra)
 {
     X86CPU *cpu = env_archcpu(env);
     PmuState *s = &cpu->pmu;
-    bool counted = pmu_wanted(s, PMU_OS);
+    bool counted = pmu_wanted(s, PMU_OS), asked = pmu_asks(&cpu->pmu_config);
     uint32_t event;
 
     if (!cpu->enable_pmu) {
@@ -284,6 +284,9 @@ void pmu_cpu_wrmsr(CPUX86State *env, uint32_t msr, uint64_t val, uintptr_t ra)
         break;
     }
     trace_pmu_wrmsr(CPU(cpu)->cpu_index, msr, val);
+    if (!asked && pmu_asks(&cpu->pmu_config)) {
+        pmu_cpu_signal(env);
+    }
     while (pmu_take_unknown(s, &event)) {
         trace_pmu_unknown_event(CPU(cpu)->cpu_index, event & 0xfff,
                                 event >> 16);

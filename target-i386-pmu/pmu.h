@@ -73,9 +73,10 @@ bool pmu_cpu_rdpmc(CPUX86State *env, uintptr_t ra);
 
 /*
  * What the registers are at this moment, without changing anything; on the
- * CPU's own thread, outside its loop, where all has been reported.
+ * CPU's own thread, outside its loop, where all has been reported.  @config is
+ * the CPU's, but with a copy of what else belongs to the registers.
  */
-void pmu_cpu_peek(CPUX86State *env, PmuState *s);
+void pmu_cpu_peek(CPUX86State *env, PmuState *s, const PmuConfig *config);
 
 /* An external interrupt is about to be delivered, and all is settled. */
 void pmu_cpu_interrupt(CPUX86State *env);

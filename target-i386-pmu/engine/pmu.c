@@ -2,6 +2,7 @@
 /* The PMU of x86 processors: see pmu.h. */
 
 #include <string.h>
+#include "netburst.h"
 #include "pmu.h"
 #include "pmu-old.h"
 
@@ -54,6 +55,7 @@
 
 /* RDPMC: ECX[31:16] of an architectural PMU */
 #define RDPMC_FIXED         0x4000u
+#define RDPMC_FAST          (1u << 31)  /* Pentium 4's: EDX is 0 */
 
 /* Instructions; not so many that a product of them overflows in apply(). */
 #define FAR_AWAY            (1ll << 39)
@@ -89,6 +91,7 @@ enum {
     HAS_WINCHIP2 = 1 << 26,
     HAS_C3 = 1 << 27,
     HAS_ZX = 1 << 28,
+    HAS_P4 = 1 << 29,       /* its events are netburst.c's */
 };
 
 #define SINCE_ICL   (HAS_ICL | HAS_GLC)
@@ -134,6 +137,9 @@ static const PmuFlavour
     c6 = { "WinChip C6", HAS_C6, 0, 2, 40, 0, 0 },
     winchip2 = { "WinChip 2", HAS_WINCHIP2, 0, 2, 40, 0, 0 },
     c3 = { "C3", HAS_C3, 0, 2, 32, 0, 0 },
+    p4 = { "P4", HAS_P4, 0, 18, 40, 0, 0 },
+    p4_model2 = { "P4", HAS_P4, 0, 18, 40, 0, 0 },
+    p4_model3 = { "P4", HAS_P4, 0, 18, 40, 0, 0 },
     p6 = { "P6", HAS_P6, 0, 2, 40, 0, 0 },
     pentium_m = { "Pentium M", HAS_P6, 0, 2, 40, 0, 0 },
     generic = { "architectural", HAS_ARCH, 5, 4, 48, BOTH_CAPS, 0 },
@@ -233,6 +239,9 @@ static const struct {
     { PMU_VENDOR_INTEL, 6, 6, 0xaf, 0xaf, &crestmont },
     /* What came later is architectural. */
     { PMU_VENDOR_INTEL, 6, 6, 0x10, 0xff, &generic },
+    { PMU_VENDOR_INTEL, 15, 15, 0x00, 0x01, &p4 },
+    { PMU_VENDOR_INTEL, 15, 15, 0x02, 0x02, &p4_model2 },
+    { PMU_VENDOR_INTEL, 15, 15, 0x03, 0x06, &p4_model3 },
     { PMU_VENDOR_INTEL, 0x12, 0x13, 0x00, 0xff, &generic },
     { PMU_VENDOR_AMD, 0x06, 0x06, 0x00, 0xff, &k7 },
     { PMU_VENDOR_AMD, 0x0f, 0x12, 0x00, 0xff, &k7 },
@@ -916,6 +925,38 @@ bool pmu_has_tsc(const PmuConfig *config)
     return config->flavour->has & HAS_C3;
 }
 
+bool pmu_is_netburst(const PmuFlavour *flavour)
+{
+    return flavour->has & HAS_P4;
+}
+
+bool pmu_asks(const PmuConfig *config)
+{
+    return config->netburst && netburst_asks(config->netburst);
+}
+
+static uint32_t netburst_has(const PmuFlavour *flavour)
+{
+    return (flavour != &p4_model3 ? NETBURST_IQ_ESCR : 0) |
+           (flavour != &p4 ? NETBURST_EXTENDED : 0);
+}
+
+/* The counters, wherever they are */
+static unsigned nr_counters(const PmuConfig *config)
+{
+    return config->netburst ? NETBURST_COUNTERS : PMU_NR_COUNTERS;
+}
+
+static PmuCounter *counter_of(PmuState *s, const PmuConfig *config, unsigned n)
+{
+    return config->netburst ? &config->netburst->counter[n] : &s->counter[n];
+}
+
+static uint64_t *value_of(PmuState *s, const PmuConfig *config, unsigned n)
+{
+    return config->netburst ? &config->netburst->value[n] : &s->value[n];
+}
+
 const PmuFlavour *pmu_flavour(PmuVendor vendor, unsigned family, unsigned model)
 {
     for (unsigned i = 0; i < ARRAY_SIZE(processors); i++) {
@@ -948,7 +989,8 @@ void pmu_config_init(PmuConfig *config, const PmuFlavour *flavour)
         .pdcm = flavour->caps,
         .perfctr_core = flavour->amd & CORE_EXT,
         .perfmon_v2 = flavour->amd & V2,
-        .aperfmperf = !(flavour->has & HAS_P6) && !old_kind(flavour),
+        .aperfmperf = !(flavour->has & (HAS_P6 | HAS_P4)) &&
+                      !old_kind(flavour),
         .insn_clocks = 1,
         .refclk_ratio = PMU_REFCLK_UNIT,
     };
@@ -1291,15 +1333,12 @@ static void report_unknown(PmuState *s, const PmuConfig *config, uint64_t sel)
  * other clocks.  Edge counts where the condition begins to hold: never, for
  * what holds always; otherwise with each event, or behind it.
  */
-static void select_event(PmuState *s, const PmuConfig *config, unsigned n)
+static bool select_found(PmuCounter *counter, const PmuConfig *config,
+                         uint64_t found, uint32_t cmask, bool inv, bool edge)
 {
-    PmuCounter *counter = &s->counter[n];
-    uint64_t sel = event_select(s, config, n);
-    uint32_t cmask = SEL_CMASK(sel);
-    bool inv = cmask && (sel & SEL_INV), edge = sel & SEL_EDGE;
-    uint64_t found = find_event(s, config, n);
     uint64_t always = B(CYCLES) | (config->insn_clocks == 1 ? B(INSNS) : 0);
 
+    inv &= cmask != 0;
     counter->add = counter->sub = 0;
     if (found & EDGES) {
         /* Nobody tells how many clocks a walk takes. */
@@ -1310,20 +1349,19 @@ static void select_event(PmuState *s, const PmuConfig *config, unsigned n)
         found = 0;              /* nobody tells how many are in a clock */
     }
     if (!found) {
-        report_unknown(s, config, sel);
-        return;
+        return false;
     }
     if (found == NEVER) {
-        return;
+        return true;
     }
     if (found == B(FLOATING)) {
         counter->add = inv && !edge ? B(CYCLES) : found;
         counter->sub = inv && !edge ? found : 0;
-        return;
+        return true;
     }
     if (cmask > 1) {
         counter->add = inv && !edge ? B(CYCLES) : 0;
-        return;
+        return true;
     }
     if (found == STALLED) {
         found = B(INSNS);
@@ -1341,6 +1379,37 @@ static void select_event(PmuState *s, const PmuConfig *config, unsigned n)
         counter->sub = found & ~B(INTERRUPTS);
     } else {
         counter->add = found;
+    }
+    return true;
+}
+
+static void select_event(PmuState *s, const PmuConfig *config, unsigned n)
+{
+    uint64_t sel = event_select(s, config, n);
+
+    if (!select_found(&s->counter[n], config, find_event(s, config, n),
+                      SEL_CMASK(sel), sel & SEL_INV, sel & SEL_EDGE)) {
+        report_unknown(s, config, sel);
+    }
+}
+
+static void select_netburst(PmuState *s, const PmuConfig *config)
+{
+    for (unsigned n = 0; n < NETBURST_COUNTERS; n++) {
+        NetburstState *nb = config->netburst;
+        PmuCounter *counter = &nb->counter[n];
+        NetburstEvent e = netburst_event(nb, n);
+        uint64_t found = e.add ? e.add : e.known ? NEVER : 0;
+
+        /* Nobody tells which clocks have the one, and not the other one. */
+        found = e.sub && e.cmask ? 0 : found;
+        e.edge &= !e.any_edge;
+        if (select_found(counter, config, found, e.cmask, e.inv, e.edge)) {
+            counter->sub |= e.sub;
+        } else if (netburst_rows(nb, n)) {
+            report_unknown(s, config,
+                           SEL_EN | e.code | (e.mask & 0xff) << 8);
+        }
     }
 }
 
@@ -1414,9 +1483,14 @@ static bool is_precise(const PmuState *s, const PmuConfig *config, unsigned n)
 
 static void set_rows(PmuState *s, const PmuConfig *config, unsigned n)
 {
-    PmuCounter *counter = &s->counter[n];
+    PmuCounter *counter = counter_of(s, config, n);
     bool os, usr;
 
+    if (config->netburst) {
+        counter->rows = counter->add ? netburst_rows(config->netburst, n) : 0;
+        counter->interrupts = netburst_waits(config->netburst, n);
+        return;
+    }
     get_bits(s, config, n, &os, &usr, &counter->interrupts);
     if (n >= PMU_MAX_GP) {
         counter->add = fixed_event[n - PMU_MAX_GP];
@@ -1434,13 +1508,16 @@ static void set_rows(PmuState *s, const PmuConfig *config, unsigned n)
  * How many instructions may retire, in whatever rows of those in which
  * @counter runs, before it can overflow.
  */
-static int64_t distance(const PmuState *s, const PmuConfig *config, unsigned n)
+static int64_t distance(PmuState *s, const PmuConfig *config, unsigned n)
 {
-    const PmuCounter *counter = &s->counter[n];
+    const PmuCounter *counter = counter_of(s, config, n);
     /* It overflows with the one behind so many counts. */
-    uint64_t left = value_mask(config) - s->value[n];
+    uint64_t left = value_mask(config) - *value_of(s, config, n);
     uint64_t part;
 
+    if (config->netburst && netburst_forced(config->netburst, n)) {
+        left = 0;
+    }
     if (!(counter->add & ~B(INTERRUPTS))) {
         return FAR_AWAY;
     }
@@ -1498,8 +1575,8 @@ static void update(PmuState *s, const PmuConfig *config)
     if (s->clocks) {
         s->wanted[PMU_OS] = s->wanted[PMU_USR] = B(INSNS);
     }
-    for (unsigned n = 0; n < PMU_NR_COUNTERS; n++) {
-        const PmuCounter *counter = &s->counter[n];
+    for (unsigned n = 0; n < nr_counters(config); n++) {
+        const PmuCounter *counter = counter_of(s, config, n);
 
         set_rows(s, config, n);
         for (int r = 0; r < PMU_NR_ROWS; r++) {
@@ -1524,8 +1601,8 @@ static void update(PmuState *s, const PmuConfig *config)
 static void set_slack(PmuState *s, const PmuConfig *config)
 {
     s->slack[PMU_OS] = s->slack[PMU_USR] = FAR_AWAY;
-    for (unsigned n = 0; n < PMU_NR_COUNTERS; n++) {
-        const PmuCounter *counter = &s->counter[n];
+    for (unsigned n = 0; n < nr_counters(config); n++) {
+        const PmuCounter *counter = counter_of(s, config, n);
 
         if (counter->rows && counter->interrupts) {
             int64_t run = distance(s, config, n);
@@ -1557,7 +1634,7 @@ static void freeze(PmuState *s, const PmuConfig *config)
 void pmu_count_fp(PmuState *s, const PmuConfig *config, PmuRow row,
                   const uint64_t n[PMU_NR_FP])
 {
-    for (unsigned c = 0; c < config->counters; c++) {
+    for (unsigned c = 0; c < MIN(config->counters, PMU_MAX_GP); c++) {
         uint64_t sel = event_select(s, config, c);
         int event = find_fp(config, sel, c);
 
@@ -1599,11 +1676,27 @@ static void find_pebs(PmuState *s, const PmuConfig *config, unsigned n,
     }
 }
 
+/* Counter @n of Pentium 4 has @value now; whether another one starts. */
+static bool count_netburst(PmuState *s, NetburstState *nb, unsigned n,
+                           uint64_t value)
+{
+    bool overflows = value >> NETBURST_WIDTH ||
+                     (netburst_forced(nb, n) && value != nb->value[n]);
+
+    nb->value[n] = value & ones(NETBURST_WIDTH);
+    if (!overflows) {
+        return false;
+    }
+    s->pmi |= netburst_interrupts(nb, n);
+    return netburst_overflow(nb, n);
+}
+
 /* Add what is pending to the counters, and look for overflows. */
 static void apply(PmuState *s, const PmuConfig *config)
 {
     uint64_t count[PMU_NR_ROWS][PMU_NR_QUANTITIES];
     uint64_t status = 0;
+    bool starts = false;
 
     for (int r = 0; r < PMU_NR_ROWS; r++) {
         uint64_t clocks = s->pending[r][PMU_INSNS] * config->insn_clocks;
@@ -1621,9 +1714,9 @@ static void apply(PmuState *s, const PmuConfig *config)
     }
     memset(s->pending, 0, sizeof(s->pending));
 
-    for (unsigned n = 0; n < PMU_NR_COUNTERS; n++) {
-        const PmuCounter *counter = &s->counter[n];
-        uint64_t value = s->value[n];
+    for (unsigned n = 0; n < nr_counters(config); n++) {
+        const PmuCounter *counter = counter_of(s, config, n);
+        uint64_t value = *value_of(s, config, n);
 
         for (int r = 0; r < PMU_NR_ROWS; r++) {
             if (!(counter->rows >> r & 1)) {
@@ -1635,6 +1728,10 @@ static void apply(PmuState *s, const PmuConfig *config)
             for (uint64_t sub = counter->sub; sub; sub &= sub - 1) {
                 value -= count[r][__builtin_ctzll(sub)];
             }
+        }
+        if (config->netburst) {
+            starts |= count_netburst(s, config->netburst, n, value);
+            continue;
         }
         if (n < PMU_MAX_GP) {
             value += counter->sub & B(FLOATING) ? -s->fp_pending[n] :
@@ -1657,6 +1754,9 @@ static void apply(PmuState *s, const PmuConfig *config)
         s->value[n] = value & value_mask(config);
     }
     s->global_status |= status & global_mask(config);
+    if (starts) {
+        update(s, config);
+    }
     set_slack(s, config);
 }
 
@@ -1740,8 +1840,8 @@ uint32_t pmu_distances(PmuState *s, const PmuConfig *config, PmuRow row,
     if (*branches >= PMU_NEAR) {
         return *branches;
     }
-    for (unsigned n = 0; n < PMU_NR_COUNTERS; n++) {
-        const PmuCounter *counter = &s->counter[n];
+    for (unsigned n = 0; n < nr_counters(config); n++) {
+        const PmuCounter *counter = counter_of(s, config, n);
 
         if (counter->interrupts && (counter->rows >> row & 1)) {
             int64_t run = distance(s, config, n);
@@ -1771,17 +1871,30 @@ bool pmu_take_unknown(PmuState *s, uint32_t *event)
 bool pmu_setting(const PmuState *s, const PmuConfig *config, unsigned n,
                  PmuSetting *setting)
 {
-    bool fixed = n >= PMU_MAX_GP;
+    bool fixed = n >= PMU_MAX_GP && !config->netburst;
     uint64_t quantities;
 
     if (fixed ? n - PMU_MAX_GP >= config->fixed :
         n >= config->counters || (!n && pmu_has_tsc(config))) {
         return false;
     }
-    quantities = fixed ? fixed_event[n - PMU_MAX_GP] :
-                 find_event(s, config, n) & ~EDGES;
-    *setting = (PmuSetting) { .enabled = enabled(s, config, n) };
-    get_bits(s, config, n, &setting->os, &setting->usr, &setting->interrupts);
+    if (config->netburst) {
+        uint8_t rows = netburst_rows(config->netburst, n);
+
+        quantities = netburst_event(config->netburst, n).add;
+        *setting = (PmuSetting) {
+            .enabled = rows,
+            .os = rows >> PMU_OS & 1,
+            .usr = rows >> PMU_USR & 1,
+            .interrupts = netburst_interrupts(config->netburst, n),
+        };
+    } else {
+        quantities = fixed ? fixed_event[n - PMU_MAX_GP] :
+                     find_event(s, config, n) & ~EDGES;
+        *setting = (PmuSetting) { .enabled = enabled(s, config, n) };
+        get_bits(s, config, n, &setting->os, &setting->usr,
+                 &setting->interrupts);
+    }
     for (unsigned i = 0; i < ARRAY_SIZE(event_names); i++) {
         if (event_names[i].quantities == quantities) {
             setting->event = event_names[i].name;
@@ -1822,6 +1935,9 @@ void pmu_reset(PmuState *s, const PmuConfig *config)
     if (old_kind(config->flavour)) {
         reset_old(s, config);
     }
+    if (config->netburst) {
+        *config->netburst = (NetburstState) { 0 };
+    }
     changed(s, config);
 }
 
@@ -1845,7 +1961,8 @@ static PmuAccess find_msr(const PmuConfig *config, uint32_t msr, PmuReg *reg,
             return has_cesr(config) ? PMU_MSR_OK : PMU_MSR_OTHER;
         }
         if ((msrs[i].vendor == PMU_VENDOR_AMD) != is_amd(config) ||
-            has_cesr(config) || config->version < msrs[i].version) {
+            has_cesr(config) || pmu_is_netburst(config->flavour) ||
+            config->version < msrs[i].version) {
             return PMU_MSR_GP;
         }
         switch (*reg) {
@@ -1910,6 +2027,14 @@ PmuAccess pmu_rdmsr(PmuState *s, const PmuConfig *config, uint32_t msr,
     PmuReg reg;
     PmuAccess access = find_msr(config, msr, &reg, &index);
 
+    if (config->netburst) {
+        PmuAccess own;
+
+        apply(s, config);
+        own = netburst_rdmsr(config->netburst, netburst_has(config->flavour),
+                             msr, val);
+        return own == PMU_MSR_OTHER ? access : own;
+    }
     if (access != PMU_MSR_OK) {
         return access;
     }
@@ -2013,6 +2138,18 @@ PmuAccess pmu_wrmsr(PmuState *s, const PmuConfig *config, uint32_t msr,
     PmuReg reg;
     PmuAccess access = find_msr(config, msr, &reg, &index);
 
+    if (config->netburst) {
+        PmuAccess own;
+
+        apply(s, config);
+        own = netburst_wrmsr(config->netburst, netburst_has(config->flavour),
+                             msr, val);
+        if (own == PMU_MSR_OK) {
+            select_netburst(s, config);
+            changed(s, config);
+        }
+        return own == PMU_MSR_OTHER ? access : own;
+    }
     if (access != PMU_MSR_OK) {
         return access;
     }
@@ -2090,6 +2227,16 @@ bool pmu_rdpmc(PmuState *s, const PmuConfig *config, uint32_t ecx,
 {
     unsigned n = ecx;
 
+    if (config->netburst) {
+        n &= ~RDPMC_FAST;
+        if (n >= NETBURST_COUNTERS) {
+            return false;
+        }
+        apply(s, config);
+        *val = ecx & RDPMC_FAST ? (uint32_t)config->netburst->value[n] :
+               config->netburst->value[n];
+        return true;
+    }
     if (config->version >= 2 && ecx >> 16 == RDPMC_FIXED) {
         n = ecx & 0xffff;
         if (n >= config->fixed) {
@@ -2146,10 +2293,12 @@ void pmu_set_svm(PmuState *s, const PmuConfig *config, bool svme, bool guest)
 
 bool pmu_load_state(PmuState *s, const PmuConfig *config)
 {
-    uint64_t bad = 0;
+    uint64_t bad = config->netburst &&
+                   !netburst_valid(config->netburst,
+                                   netburst_has(config->flavour));
 
     for (unsigned n = 0; n < PMU_MAX_GP; n++) {
-        bool present = n < config->counters;
+        bool present = n < config->counters && !config->netburst;
 
         present &= n || !pmu_has_tsc(config);
         bad |= s->evtsel[n] & ~(present ? evtsel_mask(config, n) : 0);
@@ -2189,8 +2338,11 @@ bool pmu_load_state(PmuState *s, const PmuConfig *config)
     memset(s->fp_pending, 0, sizeof(s->fp_pending));
     s->pmi = false;
     s->pebs_due = 0;
-    for (unsigned n = 0; n < PMU_MAX_GP; n++) {
+    for (unsigned n = 0; n < PMU_MAX_GP && !config->netburst; n++) {
         select_event(s, config, n);
+    }
+    if (config->netburst) {
+        select_netburst(s, config);
     }
     changed(s, config);
     return true;

@@ -153,6 +153,8 @@ typedef enum PmuVendor {
 /* A row of the table of PMUs that there are; what is in it is the engine's. */
 typedef struct PmuFlavour PmuFlavour;
 
+struct NetburstState;
+
 /*
  * What this processor has; does not change once the CPU exists.
  *
@@ -160,7 +162,7 @@ typedef struct PmuFlavour PmuFlavour;
  *  2. the CPUID bits @perfctr_core, @perfmon_v2 and, if that is set, @lbr_v2
  *     may be changed (AMD), and so may @pdcm, @aperfmperf, @insn_clocks and
  *     @refclk_ratio;
- *  3. pmu_configure();
+ *  3. pmu_configure(), and @netburst if pmu_is_netburst();
  *  4. bits of @perf_capabilities may be cleared (Intel).
  */
 typedef struct PmuConfig {
@@ -174,6 +176,8 @@ typedef struct PmuConfig {
     bool lbr_v2;            /* CPUID 8000_0022 EAX[1] and [2], LbrExtV2 */
     bool aperfmperf;        /* CPUID.6:ECX[0], APERF and MPERF exist */
     uint64_t perf_capabilities; /* IA32_PERF_CAPABILITIES */
+    /* Pentium 4's registers, which belong to PmuState; others: NULL */
+    struct NetburstState *netburst;
     /*
      * The clocks: an instruction takes @insn_clocks CPU clocks, 1 to 1000, the
      * event in its last one; 1000 of them are @refclk_ratio reference clocks,
@@ -333,6 +337,15 @@ uint64_t pmu_debugctl_mask(const PmuConfig *config);
  * nor on P6 before Pentium M.
  */
 bool pmu_masks_lvtpc(const PmuConfig *config);
+
+/* Whether it has those of netburst.h, which PmuConfig.netburst is for. */
+bool pmu_is_netburst(const PmuFlavour *flavour);
+
+/*
+ * Whether a PMI is due as soon as LVTPC is not masked: Pentium 4 asks for it
+ * until nobody's overflow flag is set any more.
+ */
+bool pmu_asks(const PmuConfig *config);
 
 /*
  * Whether counter 0 is the TSC (VIA C3): what RDMSR and RDPMC show of it is the
@@ -547,14 +560,17 @@ typedef struct PmuSetting {
     bool enabled;           /* nothing but OS, USR and the event can stop it */
 } PmuSetting;
 
-/* False if this processor has no counter @n, which is below PMU_NR_COUNTERS. */
+/*
+ * False if this processor has no counter @n, which is below PMU_NR_COUNTERS,
+ * or NETBURST_COUNTERS.
+ */
 bool pmu_setting(const PmuState *s, const PmuConfig *config, unsigned n,
                  PmuSetting *setting);
 
 /*
- * Take over registers from outside, of which the fields down to @clocks
- * have been set.  Returns false if this PMU could not have reached them on this
- * processor.
+ * Take over registers from outside, of which the fields down to @clocks, and
+ * those of PmuConfig.netburst, have been set.  Returns false if this PMU could
+ * not have reached them on this processor.
  */
 bool pmu_load_state(PmuState *s, const PmuConfig *config);
 

@@ -513,7 +513,8 @@ static bool take_config(void)
 
         flavour = pmu_flavour(vendor, family, take(1));
     }
-    if (!flavour) {
+    /* There is no other room for that one's registers than PmuConfig's. */
+    if (!flavour || pmu_is_netburst(flavour)) {
         return false;
     }
     name = pmu_flavour_name(flavour);

@@ -261,7 +261,7 @@ static void test_amd_lbr(void)
 static void test_properties(void)
 {
     static const struct {
-        const char *cpu, *message;
+        const char *cpu, *message, *smp;
     } t[] = {
         { "Skylake-Client,pmu=on,pmu-version=5",
           "'pmu-version' must be between 1 and 4 for this CPU, not 5" },
@@ -290,8 +290,11 @@ static void test_properties(void)
           "'pmu-version': the PMU of this CPU has no choice of it" },
         { "YongFeng,pmu=on,pmu-version=3",
           "'pmu-version' must be between 1 and 2 for this CPU, not 3" },
-        { "kvm64,pmu=on", "'pmu': there is no PMU for this vendor" },
-        { "kvm32,pmu=on", "'pmu': there is no PMU for this vendor" },
+        { "kvm64,pmu=on,pmu-version=1",
+          "'pmu-version': the PMU of this CPU has no choice of it" },
+        { "kvm64,model=7,pmu=on", "'pmu': there is no PMU for this vendor" },
+        { "kvm32,pmu=on", "'pmu': threads of a core share these counters",
+          "2,threads=2" },
         { "kvm64,family=14,pmu=on", "'pmu': there is no PMU for this vendor" },
         { "max,vendor=HygonGenuine,cpuid-fault=on",
           "'cpuid-fault' needs TCG and a CPU of Intel's or AMD's" },
@@ -331,7 +334,8 @@ static void test_properties(void)
     for (int i = 0; i < G_N_ELEMENTS(t); i++) {
         const char *argv[] = {
             getenv("QTEST_QEMU_BINARY"), "-machine", "pc", "-accel", "tcg",
-            "-display", "none", "-cpu", t[i].cpu, NULL
+            "-display", "none", "-cpu", t[i].cpu, "-smp", t[i].smp ?: "1",
+            NULL
         };
         g_autofree char *text = NULL;
         int status;
@@ -1332,6 +1336,49 @@ static void test_pebs(void)
     g_free(after);
     g_assert_true(g_file_get_contents(g.stream, &after, &size[1], NULL));
     g_assert_null(memmem(after, size[1], name, len));
+    guest_cleanup(&g);
+}
+
+/* Pentium 4's registers, of which a stream has any that there can be */
+static void test_netburst(void)
+{
+    const char *cpu = "kvm64,pmu=on", *name = "cpu/pmu/netburst";
+    enum { VALUE = 0, CCCR = VALUE + 18 * 8, ESCR = CCCR + 18 * 4,
+           SIZE = ESCR + 66 * 4 + 3 * 4 };
+    g_autofree char *before = NULL, *after = NULL;
+    char *section, *loaded, *hmp;
+    size_t size[2];
+    Guest g;
+
+    guest_init(&g);
+    guest_start(&g, cpu, "-S");
+    g.cpus = 1;
+    guest_save(&g);
+    assert_load_fails(&g, "kvm64,model=7,vendor=AuthenticAMD,pmu=on",
+                      "counters of a P4, which this CPU does not have");
+    g_assert_true(g_file_get_contents(g.stream, &before, &size[0], NULL));
+    section = memmem(before, size[0], name, strlen(name));
+    g_assert_nonnull(section);
+    section += strlen(name) + 4;                /* and a version */
+    stl_be_p(section + CCCR + 4 * 12, 1);       /* reserved */
+    g_assert_true(g_file_set_contents(g.stream, before, size[0], NULL));
+    assert_load_fails(&g, cpu, "inconsistent performance counters");
+    stl_be_p(section + CCCR + 4 * 12, 0x84039000);  /* OVF, ESCR 4, enabled */
+    stl_be_p(section + ESCR + 4 * 0x18, 0x0400020c);
+    stq_be_p(section + VALUE + 8 * 12, 0xfedcba9876);
+    g_assert_true(g_file_set_contents(g.stream, before, size[0], NULL));
+    g_assert_true(guest_load(&g, cpu, "-S"));
+    hmp = qtest_hmp(g.qts, "info pmu");
+    g_assert_nonnull(strstr(hmp, "general 12: 00fedcba9876 select "
+                            "0000000084039000 enabled os usr interrupt: "
+                            "instructions"));
+    g_free(hmp);
+    guest_save(&g);
+    g_assert_true(g_file_get_contents(g.stream, &after, &size[1], NULL));
+    loaded = memmem(after, size[1], name, strlen(name));
+    g_assert_nonnull(loaded);
+    g_assert_cmpmem(loaded + strlen(name) + 4, SIZE, section, SIZE);
+    g_assert_true(guest_load(&g, cpu, "-S"));
     guest_cleanup(&g);
 }
 
@@ -2341,6 +2388,7 @@ int main(int argc, char **argv)
     qtest_add_func("/pmu/migrate/refused", test_refused);
     qtest_add_func("/pmu/migrate/bytes", test_bytes);
     qtest_add_func("/pmu/migrate/cpuid-fault", test_cpuid_fault);
+    qtest_add_func("/pmu/migrate/netburst", test_netburst);
     qtest_add_func("/pmu/aperfmperf", test_aperfmperf);
     qtest_add_func("/pmu/migrate/clocks", test_clocks);
     qtest_add_func("/pmu/migrate/pebs", test_pebs);

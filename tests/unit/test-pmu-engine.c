@@ -6,6 +6,7 @@
 
 #include <string.h>
 #include <glib.h>
+#include "netburst.h"
 #include "pmu.h"
 
 #define PERFEVTSEL(n)   (0x186 + (n))
@@ -52,6 +53,7 @@
 
 static PmuState pmu;
 static PmuConfig config;
+static NetburstState netburst;
 
 static void be(PmuVendor vendor, unsigned family, unsigned model)
 {
@@ -59,6 +61,7 @@ static void be(PmuVendor vendor, unsigned family, unsigned model)
 
     g_assert_nonnull(flavour);
     pmu_config_init(&config, flavour);
+    config.netburst = pmu_is_netburst(flavour) ? &netburst : NULL;
     memset(&pmu, 0, sizeof(pmu));
     pmu_reset(&pmu, &config);
 }
@@ -228,6 +231,9 @@ static void test_flavours(void)
           0x08300405, 0x80, 7, 0x8603, 0x3000, 4, 3 },
         { INTEL, 0x13, 1, "architectural",
           0x08300405, 0x80, 7, 0x8603, 0x3000, 4, 3 },
+        { INTEL, 15, 0, "P4", 0, 0, 0, 0, 0, 18, 0 },
+        { INTEL, 15, 2, "P4", 0, 0, 0, 0, 0, 18, 0 },
+        { INTEL, 15, 6, "P4", 0, 0, 0, 0, 0, 18, 0 },
         { AMD, 6, 1, "K7", 0, 0, 0, 0, 0, 4, 0 },
         { AMD, 0xf, 0x6b, "K7", 0, 0, 0, 0, 0, 4, 0 },
         { AMD, 0x10, 2, "K7", 0, 0, 0, 0, 0, 4, 0 },
@@ -249,7 +255,8 @@ static void test_flavours(void)
     for (unsigned i = 0; i < G_N_ELEMENTS(tests); i++) {
         bool v2 = !strcmp(tests[i].name, "PerfMonV2");
         /* What came with Pentium 4, and Pentium M took over */
-        bool p4 = tests[i].eax || !strcmp(tests[i].name, "Pentium M");
+        bool p4 = tests[i].eax || !strcmp(tests[i].name, "Pentium M") ||
+                  !strcmp(tests[i].name, "P4");
 
         be(tests[i].vendor, tests[i].family, tests[i].model);
         g_assert_cmpstr(pmu_flavour_name(config.flavour), ==, tests[i].name);
@@ -278,7 +285,7 @@ static void test_flavours(void)
         for (unsigned model = 0; model < 0x100; model++) {
             g_assert_cmpint(!pmu_flavour(PMU_VENDOR_INTEL, family, model), ==,
                             family != 5 && family != 6 && family != 0x12 &&
-                            family != 0x13);
+                            family != 0x13 && (family != 15 || model > 6));
             g_assert_cmpint(!pmu_flavour(PMU_VENDOR_CYRIX, family, model), ==,
                             family != 6);
             g_assert_cmpint(!pmu_flavour(PMU_VENDOR_CENTAUR, family, model),
@@ -1523,6 +1530,451 @@ static uint64_t expected_event(unsigned cpu, uint64_t sel)
     return 0;
 }
 
+/* What people are shown of counter @n, as "os usr int en event". */
+static void check_setting(unsigned n, const char *expected)
+{
+    g_autofree char *text = NULL;
+    PmuSetting c;
+
+    g_assert_true(pmu_setting(&pmu, &config, n, &c));
+    text = g_strdup_printf("%d%d%d%d %s", c.os, c.usr, c.interrupts, c.enabled,
+                           c.event ? c.event : "?");
+    g_assert_cmpstr(text, ==, expected);
+}
+
+/*
+ * Pentium 4
+ */
+
+#define P4_COUNTER(n)   (0x300 + (n))
+#define P4_CCCR(n)      (0x360 + (n))
+#define P4_ENABLE       (3u << 16 | 1u << 12)   /* with ACTIVE_THREAD */
+#define P4_SELECT(n)    ((uint32_t)(n) << 13)
+#define P4_EXTENDED     (1u << 11)
+#define P4_COMPARE      (1u << 18)
+#define P4_COMPLEMENT   (1u << 19)
+#define P4_THRESHOLD(n) ((uint32_t)(n) << 20)
+#define P4_EDGE         (1u << 24)
+#define P4_FORCE_OVF    (1u << 25)
+#define P4_OVF_PMI      (1u << 26)
+#define P4_CASCADE      (1u << 30)
+#define P4_OVF          (1u << 31)
+#define P4_USR          (1u << 2)
+#define P4_OS           (1u << 3)
+#define P4_EVENT(event, mask)   ((uint32_t)(event) << 25 | (mask) << 9)
+#define P4_CYCLES       (P4_COMPARE | P4_COMPLEMENT | P4_THRESHOLD(15))
+#define PEBS_ENABLE     0x3f1
+#define PEBS_VERT       0x3f2
+
+static void be_p4(unsigned model)
+{
+    be(PMU_VENDOR_INTEL, 15, model);
+}
+
+/* Counter @n counts @event of ESCR @escr, which it selects by @select. */
+static void p4_count(unsigned n, unsigned select, uint32_t escr,
+                     uint32_t event, uint32_t cccr)
+{
+    wr(escr, event);
+    wr(P4_CCCR(n), P4_ENABLE | P4_SELECT(select) | cccr);
+}
+
+/* Which instructions counter @n of IQ's counts */
+static void p4_insns(unsigned n, uint32_t rows, uint32_t cccr)
+{
+    p4_count(n, 4, n == 14 || n == 15 || n == 17 ? 0x3b9 : 0x3b8,
+             P4_EVENT(2, 1) | rows, cccr);
+}
+
+static void test_p4_registers(void)
+{
+    static const uint32_t absent[] = {
+        PMC(0), A_PMC(0), PERFEVTSEL(0), FIXED_CTR_CTRL, GLOBAL_STATUS,
+        GLOBAL_CTRL, STATUS_RESET, PERF_CAPS, K7_EVTSEL(0), V2_CTL, 0x3bf,
+        0x3c6, 0x3c7, 0x3ce, 0x3df,
+    };
+    unsigned escrs = 0;
+
+    for (unsigned model = 0; model <= 6; model++) {
+        be_p4(model);
+        for (unsigned n = 0; n < NETBURST_COUNTERS; n++) {
+            uint32_t mask = model < 2 ? 0xcffff000 : 0xcffff800;
+
+            wr(P4_COUNTER(n), -1ull);
+            g_assert_cmphex(rd(P4_COUNTER(n)), ==, ONES(40));
+            wr(P4_COUNTER(n), 0x123456789abcdef);
+            g_assert_cmphex(rd(P4_COUNTER(n)), ==, 0x6789abcdef);
+            check_rdpmc(n, 0x6789abcdef);
+            check_rdpmc(1u << 31 | n, 0x89abcdef);
+            /* OVF is only cleared. */
+            wr(P4_CCCR(n), ~0ull);
+            g_assert_cmphex(rd(P4_CCCR(n)), ==, mask & ~P4_OVF);
+            wr(P4_CCCR(n), 0);
+        }
+        check_no_rdpmc(18);
+        check_no_rdpmc(1u << 31 | 18);
+        check_no_rdpmc(0x40000000);
+        escrs = 0;
+        for (uint32_t msr = 0x3a0; msr <= 0x3e1; msr++) {
+            uint64_t val;
+
+            if (pmu_rdmsr(&pmu, &config, msr, &val) == PMU_MSR_OK) {
+                escrs++;
+                wr(msr, ~0ull);
+                g_assert_cmphex(rd(msr), ==, 0x7fffffff);
+                wr(msr, 0);
+            } else {
+                gp(msr);
+            }
+        }
+        g_assert_cmpint(escrs, ==, model <= 2 ? 45 : 43);
+        for (uint32_t msr = 0x3f0; msr <= 0x3f2; msr++) {
+            wr(msr, 0x123456789);
+            g_assert_cmphex(rd(msr), ==, 0x23456789);
+        }
+        for (unsigned i = 0; i < G_N_ELEMENTS(absent); i++) {
+            gp(absent[i]);
+        }
+        other(0x2ff);
+        other(0x312);
+        other(0x35f);
+        other(0x372);
+        other(0x39f);
+        other(0x3e2);
+        other(0xe8);
+        other(CESR);
+        pmu_reset(&pmu, &config);
+        g_assert_cmphex(rd(P4_COUNTER(17)), ==, 0);
+        g_assert_cmphex(rd(PEBS_VERT), ==, 0);
+    }
+    be_intel(6);
+    other(P4_COUNTER(0));
+    other(P4_CCCR(0));
+    other(0x3a0);
+    g_assert_false(pmu_asks(&config));
+}
+
+/* Each counter's CCCR reaches these ESCRs, and no other one. */
+static void test_p4_map(void)
+{
+    static const uint16_t map[NETBURST_COUNTERS / 2][8] = {
+        { 0x3b2, 0x3b4, 0x3aa, 0x3b6, 0x3ac, 0x3c8, 0x3a2, 0x3a0 },
+        { 0x3b3, 0x3b5, 0x3ab, 0x3b7, 0x3ad, 0x3c9, 0x3a3, 0x3a1 },
+        { 0x3c0, 0x3c4, 0x3c2 },
+        { 0x3c1, 0x3c5, 0x3c3 },
+        { 0x3a6, 0x3a4, 0x3ae, 0x3b0, 0, 0x3a8 },
+        { 0x3a7, 0x3a5, 0x3af, 0x3b1, 0, 0x3a9 },
+        { 0x3ba, 0x3ca, 0x3bc, 0x3be, 0x3b8, 0x3cc, 0x3e0 },
+        { 0x3bb, 0x3cb, 0x3bd, 0, 0x3b9, 0x3cd, 0x3e1 },
+    };
+
+    be_p4(2);
+    for (unsigned n = 0; n < NETBURST_COUNTERS; n++) {
+        for (unsigned select = 0; select < 8; select++) {
+            uint16_t escr = map[n < 16 ? n / 2 : n - 10][select];
+
+            for (uint32_t msr = 0x3a0; msr <= 0x3e1; msr++) {
+                uint64_t val;
+
+                if (pmu_rdmsr(&pmu, &config, msr, &val) != PMU_MSR_OK) {
+                    continue;
+                }
+                wr(P4_COUNTER(n), 0);
+                p4_count(n, select, msr, P4_EVENT(0x3f, 0) | P4_OS, P4_CYCLES);
+                run(PMU_OS, 5);
+                g_assert_cmpint(rd(P4_COUNTER(n)), ==, msr == escr ? 5 : 0);
+                wr(msr, 0);
+            }
+        }
+        wr(P4_CCCR(n), 0);
+    }
+}
+
+static void test_p4_rows(void)
+{
+    be_p4(6);
+    p4_insns(12, P4_USR, 0);
+    run(PMU_OS, 3);
+    run(PMU_USR, 5);
+    check_rdpmc(12, 5);
+    p4_insns(12, P4_OS, 0);
+    run(PMU_OS, 3);
+    run(PMU_USR, 5);
+    check_rdpmc(12, 8);
+    p4_insns(12, 3, 0);                 /* thread 1's */
+    run(PMU_USR, 5);
+    check_rdpmc(12, 8);
+    p4_insns(12, P4_OS | P4_USR, 0);
+    wr(P4_CCCR(12), P4_SELECT(4) | 3u << 16);
+    run(PMU_USR, 5);
+    wr(P4_CCCR(12), P4_SELECT(4) | 1u << 12);
+    run(PMU_USR, 5);
+    check_rdpmc(12, 8);
+    check_setting(12, "0000 instructions");
+    wr(P4_CCCR(12), P4_SELECT(4) | P4_ENABLE | P4_OVF_PMI);
+    check_setting(12, "1111 instructions");
+}
+
+static void test_p4_overflow(void)
+{
+    be_p4(6);
+    p4_insns(12, P4_USR, P4_OVF_PMI);
+    p4_insns(13, P4_USR, 0);
+    wr(P4_COUNTER(12), -10ull);
+    wr(P4_COUNTER(13), -5ull);
+    g_assert_cmpint(pmu_distance(&pmu, &config, PMU_USR), ==, 9);
+    g_assert_false(run(PMU_USR, 9));
+    g_assert_true(rd(P4_CCCR(13)) & P4_OVF);
+    g_assert_false(pmu_asks(&config));
+    g_assert_true(run(PMU_USR, 1));
+    g_assert_true(pmu_asks(&config));
+    g_assert_cmphex(rd(P4_COUNTER(12)), ==, 0);
+    /* It asks until the flag is cleared, and so does what goes on counting. */
+    wr(P4_CCCR(13), 0);
+    g_assert_false(run(PMU_USR, 7));
+    g_assert_true(pmu_asks(&config));
+    wr(P4_CCCR(12), rd(P4_CCCR(12)));
+    g_assert_true(pmu_asks(&config));
+    wr(P4_CCCR(12), rd(P4_CCCR(12)) & ~P4_OVF);
+    g_assert_false(pmu_asks(&config));
+    check_rdpmc(12, 7);
+
+    /* Each count is an overflow. */
+    wr(P4_COUNTER(12), -1ull);
+    p4_insns(12, P4_USR, P4_OVF_PMI | P4_FORCE_OVF);
+    g_assert_cmpint(pmu_distance(&pmu, &config, PMU_USR), ==, 0);
+    for (int i = 0; i < 3; i++) {
+        g_assert_true(run(PMU_USR, 1));
+        g_assert_true(rd(P4_CCCR(12)) & P4_OVF);
+        wr(P4_CCCR(12), rd(P4_CCCR(12)) & ~P4_OVF);
+        check_rdpmc(12, i);
+    }
+    g_assert_false(run(PMU_OS, 1));
+    g_assert_false(pmu_asks(&config));
+}
+
+static void check_cascade(unsigned from, unsigned to, uint32_t flag, bool does)
+{
+    wr(P4_CCCR(from), 0);
+    wr(P4_CCCR(to), 0);
+    wr(P4_COUNTER(to), 0);
+    p4_insns(from, P4_USR, 0);
+    p4_insns(to, P4_USR, flag);
+    wr(P4_CCCR(to), rd(P4_CCCR(to)) & ~(1u << 12));
+    wr(P4_COUNTER(from), -10ull);
+    g_assert_false(run(PMU_USR, 9));
+    check_rdpmc(to, 0);
+    g_assert_cmpint(pmu_distance(&pmu, &config, PMU_USR), ==,
+                    does ? 0 : UINT32_MAX);
+    g_assert_false(run(PMU_USR, 1));
+    g_assert_false(run(PMU_USR, 4));
+    check_rdpmc(from, 4);
+    check_rdpmc(to, does ? 4 : 0);
+    g_assert_cmphex(rd(P4_CCCR(to)) >> 12 & 1, ==, does);
+    wr(P4_CCCR(from), 0);
+    wr(P4_CCCR(to), 0);
+}
+
+static void test_p4_cascade(void)
+{
+    static const struct {
+        unsigned from, to;
+    } extended[] = { { 16, 12 }, { 17, 15 }, { 17, 16 }, { 16, 17 } };
+
+    for (unsigned model = 1; model <= 2; model++) {
+        be_p4(model);
+        check_cascade(12, 14, P4_CASCADE, true);
+        check_cascade(14, 12, P4_CASCADE, true);
+        check_cascade(13, 15, P4_CASCADE, true);
+        check_cascade(12, 15, P4_CASCADE, false);
+        check_cascade(12, 13, P4_CASCADE, false);
+        check_cascade(16, 17, P4_CASCADE, false);
+        for (unsigned i = 0; i < G_N_ELEMENTS(extended); i++) {
+            check_cascade(extended[i].from, extended[i].to, P4_EXTENDED,
+                          model >= 2);
+        }
+        check_cascade(16, 15, P4_EXTENDED, false);
+        check_cascade(14, 13, P4_EXTENDED, false);
+    }
+}
+
+/* Clocks by how many events are in them: one, and two that have none */
+static void test_p4_compare(void)
+{
+    static const struct {
+        uint32_t cccr;
+        unsigned insns, cycles;
+    } tests[] = {
+        { 0, 10, 30 },
+        { P4_EDGE, 10, 30 },            /* of a comparison that there is not */
+        { P4_COMPLEMENT, 10, 30 },
+        { P4_COMPARE, 10, 30 },
+        { P4_COMPARE | P4_EDGE, 10, 0 },
+        { P4_COMPARE | P4_THRESHOLD(1), 0, 0 },
+        { P4_COMPARE | P4_COMPLEMENT, 20, 0 },
+        { P4_COMPARE | P4_COMPLEMENT | P4_EDGE, 10, 0 },
+        { P4_COMPARE | P4_COMPLEMENT | P4_THRESHOLD(1), 30, 30 },
+        { P4_CYCLES, 30, 30 },
+        { P4_CYCLES | P4_EDGE, 0, 0 },
+    };
+
+    be_p4(6);
+    config.insn_clocks = 3;
+    for (unsigned i = 0; i < G_N_ELEMENTS(tests); i++) {
+        wr(P4_COUNTER(12), 0);
+        wr(P4_COUNTER(0), 0);
+        p4_insns(12, P4_OS, tests[i].cccr);
+        p4_count(0, 6, 0x3a2, P4_EVENT(0x13, 1) | P4_OS, tests[i].cccr);
+        run(PMU_OS, 10);
+        check_rdpmc(12, tests[i].insns);
+        check_rdpmc(0, tests[i].cycles);
+    }
+    /* What Linux has for cycles beside its watchdog, and for bus cycles */
+    wr(P4_COUNTER(12), 0);
+    wr(P4_COUNTER(0), 0);
+    config.refclk_ratio = 500;
+    p4_count(12, 5, 0x3cc, P4_EVENT(0x0c, 0xff) | P4_OS, P4_CYCLES);
+    p4_count(0, 6, 0x3a2, P4_EVENT(0x17, 3) | P4_OS, P4_COMPARE | P4_EDGE);
+    run(PMU_OS, 10);
+    check_rdpmc(12, 30);
+    check_rdpmc(0, 15);
+    wr(P4_CCCR(12), P4_ENABLE | P4_SELECT(5));
+    run(PMU_OS, 10);
+    check_rdpmc(12, 30);
+}
+
+static void test_p4_events(void)
+{
+    enum { CRU0, CRU2, TBPU, FSB, BSU, PMH, ITLB };
+    static const struct {
+        unsigned counter, select, escr;
+    } places[] = {
+        [CRU0] = { 12, 4, 0x3b8 }, [CRU2] = { 12, 5, 0x3cc },
+        [TBPU] = { 4, 2, 0x3c2 }, [FSB] = { 0, 6, 0x3a2 },
+        [BSU] = { 0, 7, 0x3a0 }, [PMH] = { 0, 4, 0x3ac },
+        [ITLB] = { 0, 3, 0x3b6 },
+    };
+    static const struct {
+        unsigned place, event, mask;
+        uint64_t add, sub;
+        uint32_t enable, vert;
+    } tests[] = {
+        { FSB, 0x13, 1, Q(CYCLES) },
+        { CRU0, 0x02, 1, Q(INSNS) },
+        { CRU0, 0x02, 5, Q(INSNS) },
+        { CRU0, 0x02, 14, 0 },
+        { CRU0, 0x01, 3, Q(INSNS) },
+        { CRU0, 0x07, 3, Q(INSNS) },
+        { CRU0, 0x03, 1, Q_M_ALL },
+        { CRU2, 0x06, 1, Q(COND_NOT_TAKEN), Q(MISP_COND_NOT_TAKEN) },
+        { CRU2, 0x06, 2, Q(MISP_COND_NOT_TAKEN) },
+        { CRU2, 0x06, 3, Q(COND_NOT_TAKEN) },
+        { CRU2, 0x06, 4, Q_TAKEN | Q(FAR), Q_M_TAKEN },
+        { CRU2, 0x06, 8, Q_M_TAKEN },
+        { CRU2, 0x06, 15, Q_ALL },
+        { CRU2, 0x0c, 0xff, 0 },
+        { TBPU, 0x04, 0x02, Q_COND },
+        { TBPU, 0x04, 0x04, Q_CALLS },
+        { TBPU, 0x04, 0x08, Q(RET) },
+        { TBPU, 0x04, 0x10, Q_IND | Q(RET) },
+        { TBPU, 0x04, 0x1e, Q_COND | Q_CALLS | Q(RET) | Q_IND },
+        { TBPU, 0x05, 0x02, Q_M_COND },
+        { TBPU, 0x05, 0x1e, Q_M_ALL },
+        { BSU, 0x0c, 0x01, Q(LOAD_L2) },
+        { BSU, 0x0c, 0x3f, Q(LOAD_L2) | Q_L3 },
+        { BSU, 0x0c, 0x700, Q_NOT_L2 },
+        { BSU, 0x0c, 0x200, Q(LOAD_DRAM) },
+        { PMH, 0x01, 1, Q_LD_PAGES | Q_ST_PAGES },
+        { PMH, 0x01, 2, Q_C_PAGES },
+        { ITLB, 0x18, 2, Q_C_PAGES },
+        { CRU2, 0x09, 1, 0, 0, 0, 0 },
+        { CRU2, 0x09, 2, 0, 0, 1u << 24 | 1, 1 },
+        { CRU2, 0x09, 1, 0, 0, 1, 1 },
+        { CRU2, 0x09, 1, Q_NOT_L1, 0, 1u << 24 | 1, 1 },
+        { CRU2, 0x09, 1, Q_NOT_L2, 0, 1u << 24 | 2, 1 },
+        { CRU2, 0x09, 1, Q_LD_PAGES, 0, 1u << 24 | 4, 1 },
+        { CRU2, 0x09, 1, Q_ST_PAGES, 0, 1u << 24 | 4, 2 },
+        { CRU2, 0x09, 1, Q_LD_PAGES | Q_ST_PAGES, 0, 1u << 24 | 4, 3 },
+        { CRU2, 0x09, 1, Q(SPLIT_LOADS), 0, 1u << 24 | 0x400, 1 },
+        { CRU2, 0x09, 1, Q(SPLIT_STORES), 0, 1u << 24 | 0x400, 2 },
+    };
+    uint32_t event;
+
+    be_p4(6);
+    config.insn_clocks = 3;
+    for (unsigned i = 0; i < G_N_ELEMENTS(tests); i++) {
+        unsigned place = tests[i].place, n = places[place].counter;
+        uint64_t expected = 0;
+
+        wr(PEBS_ENABLE, tests[i].enable);
+        wr(PEBS_VERT, tests[i].vert);
+        wr(P4_COUNTER(n), 0);
+        p4_count(n, places[place].select, places[place].escr,
+                 P4_EVENT(tests[i].event, tests[i].mask) | P4_USR, 0);
+        g_assert_false(pmu_take_unknown(&pmu, &event));
+        for (unsigned q = 0; q < PMU_NR_COUNTED; q++) {
+            bool misp = q >= PMU_MISP_COND_TAKEN && q < PMU_INTERRUPTS;
+            unsigned times = misp ? 1 + q : 100 + q * q;
+
+            pmu_count(&pmu, PMU_USR, q, times);
+            expected += tests[i].add >> q & 1 ? times : 0;
+            expected -= tests[i].sub >> q & 1 ? times : 0;
+        }
+        expected += tests[i].add & Q(CYCLES) ? 300 : 0;
+        check_rdpmc(n, expected);
+        wr(P4_CCCR(n), 0);
+    }
+    /* Tags of loads and stores */
+    wr(0x3bc, P4_EVENT(2, 2));
+    p4_count(12, 5, 0x3cc, P4_EVENT(8, 1) | P4_USR, 0);
+    g_assert_cmphex(pmu_wanted(&pmu, PMU_USR), ==, Q_LOADS | Q(INSNS));
+    wr(0x3bd, P4_EVENT(2, 4));
+    g_assert_cmphex(pmu_wanted(&pmu, PMU_USR), ==,
+                    Q_LOADS | Q(STORES) | Q(INSNS));
+    wr(P4_CCCR(12), 0);
+
+    p4_count(12, 4, 0x3b8, P4_EVENT(0x3f, 3) | P4_USR, 0);
+    g_assert_true(pmu_take_unknown(&pmu, &event));
+    g_assert_cmphex(event, ==, 0x3003f);
+    g_assert_cmphex(pmu_wanted(&pmu, PMU_USR), ==, 0);
+}
+
+static void test_p4_load(void)
+{
+    NetburstState good;
+
+    be_p4(6);
+    p4_insns(12, P4_USR, P4_OVF_PMI);
+    wr(P4_COUNTER(12), -5ull);
+    run(PMU_USR, 2);
+    pmu_settle(&pmu, &config);
+    good = netburst;
+    memset(&netburst.counter, 0xff, sizeof(netburst.counter));
+    g_assert_true(pmu_load_state(&pmu, &config));
+    g_assert_false(run(PMU_USR, 2));
+    g_assert_true(run(PMU_USR, 1));
+#define REFUSED(field, val) do {                            \
+        netburst = good;                                    \
+        netburst.field = (val);                             \
+        g_assert_false(pmu_load_state(&pmu, &config));      \
+    } while (0)
+    REFUSED(value[3], 1ull << 40);
+    REFUSED(cccr[3], 1);
+    REFUSED(escr[0], 1u << 31);
+    REFUSED(escr[0x1a], 1);             /* IQ_ESCR0 */
+    REFUSED(escr[0x1f], 1);             /* There is none. */
+#undef REFUSED
+    netburst = good;
+    pmu.evtsel[0] = 1;
+    g_assert_false(pmu_load_state(&pmu, &config));
+    pmu.evtsel[0] = 0;
+    pmu.value[0] = 1;
+    g_assert_false(pmu_load_state(&pmu, &config));
+    be_p4(2);
+    netburst.escr[0x1a] = 1;
+    g_assert_true(pmu_load_state(&pmu, &config));
+}
+
 /* Events of those without unit masks, and the counters that have them */
 enum { P5 = 1, MX = 2, C6 = 4, WINCHIP2 = 8, C3 = 16 };
 static const struct {
@@ -1755,18 +2207,6 @@ static void test_unknown(void)
     g_assert_cmphex(event, ==, 0x1c0);
     run(PMU_USR, 5);
     g_assert_cmpint(rd(K7_PERFCTR(0)), ==, 0);
-}
-
-/* What people are shown of counter @n, as "os usr int en event". */
-static void check_setting(unsigned n, const char *expected)
-{
-    g_autofree char *text = NULL;
-    PmuSetting c;
-
-    g_assert_true(pmu_setting(&pmu, &config, n, &c));
-    text = g_strdup_printf("%d%d%d%d %s", c.os, c.usr, c.interrupts, c.enabled,
-                           c.event ? c.event : "?");
-    g_assert_cmpstr(text, ==, expected);
 }
 
 static void test_setting(void)
@@ -3262,6 +3702,14 @@ int main(int argc, char *argv[])
     g_test_add_func("/pmu/c3", test_c3);
     g_test_add_func("/pmu/zhaoxin", test_zhaoxin);
     g_test_add_func("/pmu/old-events", test_old_events);
+    g_test_add_func("/pmu/p4/registers", test_p4_registers);
+    g_test_add_func("/pmu/p4/map", test_p4_map);
+    g_test_add_func("/pmu/p4/rows", test_p4_rows);
+    g_test_add_func("/pmu/p4/overflow", test_p4_overflow);
+    g_test_add_func("/pmu/p4/cascade", test_p4_cascade);
+    g_test_add_func("/pmu/p4/compare", test_p4_compare);
+    g_test_add_func("/pmu/p4/events", test_p4_events);
+    g_test_add_func("/pmu/p4/load", test_p4_load);
     g_test_add_func("/pmu/events", test_events);
     g_test_add_func("/pmu/unknown", test_unknown);
     g_test_add_func("/pmu/setting", test_setting);

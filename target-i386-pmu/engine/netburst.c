@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* Counters of Pentium 4: see netburst.h. */
+
+#include "netburst.h"
+
+#define MSR_COUNTER     0x300u
+#define MSR_CCCR        0x360u
+#define MSR_ESCR        0x3a0u
+#define MSR_PRECISE     0x3f0u
+
+/* Counter configuration control registers */
+#define CCCR_EXTENDED_CASCADE   (1u << 11)
+#define CCCR_ENABLE             (1u << 12)
+#define CCCR_SELECT(cccr)       ((cccr) >> 13 & 7)
+#define CCCR_ONE_THREAD         (1u << 16)  /* one is active: there is one */
+#define CCCR_COMPARE            (1u << 18)
+#define CCCR_COMPLEMENT         (1u << 19)
+#define CCCR_THRESHOLD(cccr)    ((cccr) >> 20 & 15)
+#define CCCR_EDGE               (1u << 24)
+#define CCCR_FORCE_OVF          (1u << 25)
+#define CCCR_OVF_PMI            (1u << 26)  /* of thread 0 */
+#define CCCR_CASCADE            (1u << 30)
+#define CCCR_OVF                (1u << 31)
+#define CCCR_MASK               0xcffff800u
+#define THRESHOLD_MAX           15
+
+/* Event selection control registers */
+#define ESCR_USR                (1u << 2)   /* of thread 0 */
+#define ESCR_OS                 (1u << 3)
+#define ESCR_EVENT_MASK(escr)   ((escr) >> 9 & 0xffff)
+#define ESCR_EVENT(escr)        ((escr) >> 25 & 63)
+#define ESCR_MASK               0x7fffffffu
+
+/* Replay tagging, in IA32_PEBS_ENABLE and PEBS_MATRIX_VERT */
+#define REPLAY_L1_MISS          (1u << 0)
+#define REPLAY_L2_MISS          (1u << 1)
+#define REPLAY_DTLB_MISS        (1u << 2)
+#define REPLAY_SPLIT            (1u << 10)
+#define REPLAY_UOP_TAG          (1u << 24)
+#define REPLAY_LOADS            (1u << 0)
+#define REPLAY_STORES           (1u << 1)
+
+/* ESCRs, by the lower byte of the first one of two */
+enum {
+    BSU = 0xa0, FSB = 0xa2, PMH = 0xac, ITLB = 0xb6, CRU0 = 0xb8, IQ = 0xba,
+    RAT = 0xbc, SSU = 0xbe, TBPU = 0xc2, CRU2 = 0xcc,
+};
+
+#define REPLAY_EVENT            0x09
+#define FRONT_END_EVENT         0x08
+#define UOP_TYPE                0x02
+
+#define B(quantity) PMU_BIT(PMU_ ## quantity)
+#define COND        (B(COND_TAKEN) | B(COND_NOT_TAKEN))
+#define CALLS       (B(CALL) | B(CALL_IND))
+#define INDIRECT    (B(JMP_IND) | B(CALL_IND) | B(RET))
+#define TAKEN       (B(COND_TAKEN) | B(JMP) | B(JMP_IND) | CALLS | B(RET) | \
+                     B(FAR))
+#define M_COND      (B(MISP_COND_TAKEN) | B(MISP_COND_NOT_TAKEN))
+#define M_INDIRECT  (B(MISP_JMP_IND) | B(MISP_CALL_IND) | B(MISP_RET))
+#define M_TAKEN     (PMU_MISPREDICTED & ~B(MISP_COND_NOT_TAKEN))
+#define FROM_L3     (B(LOAD_L3) | B(LOAD_REMOTE) | B(LOAD_MODIFIED))
+#define NOT_L2      (FROM_L3 | B(LOAD_DRAM))
+#define NOT_L1      (B(LOAD_L2) | NOT_L2)
+#define LOAD_PAGES  (B(TLB_LOAD_L2) | B(TLB_LOAD_WALK))
+#define STORE_PAGES (B(TLB_STORE_L2) | B(TLB_STORE_WALK))
+#define CODE_PAGES  (B(TLB_FETCH_L2) | B(TLB_FETCH_WALK))
+
+/*
+ * Events (SDM 19.15), of which each bit of the mask adds something.  What is
+ * known never to happen is 0.
+ */
+static const struct {
+    uint8_t escr, event;
+    uint16_t bits;
+    uint64_t add, sub;
+} events[] = {
+    { FSB, 0x13, 0x0001, B(CYCLES), 0 },        /* GLOBAL_POWER_EVENTS */
+    { FSB, 0x17, 0x003f, B(REF_CYCLES), 0 },    /* FSB_DATA_ACTIVITY */
+    { CRU0, 0x02, 0x0001, B(INSNS), 0 },        /* INSTR_RETIRED */
+    { CRU0, 0x02, 0x000e, 0, 0 },               /* tagged, or bogus */
+    { CRU0, 0x07, 0x0001, B(INSNS), 0 },        /* INSTR_COMPLETED */
+    { CRU0, 0x07, 0x0002, 0, 0 },
+    { CRU0, 0x01, 0x0001, B(INSNS), 0 },        /* UOPS_RETIRED */
+    { CRU0, 0x01, 0x0002, 0, 0 },
+    { CRU0, 0x03, 0x0001, PMU_MISPREDICTED, 0 },
+    { CRU2, 0x06, 0x0001, B(COND_NOT_TAKEN), B(MISP_COND_NOT_TAKEN) },
+    { CRU2, 0x06, 0x0002, B(MISP_COND_NOT_TAKEN), 0 },
+    { CRU2, 0x06, 0x0004, TAKEN, M_TAKEN },
+    { CRU2, 0x06, 0x0008, M_TAKEN, 0 },
+    { CRU2, 0x0c, 0x00ff, 0, 0 },               /* EXECUTION_EVENT: no tags */
+    { CRU2, REPLAY_EVENT, 0x0002, 0, 0 },       /* bogus */
+    { CRU2, FRONT_END_EVENT, 0x0002, 0, 0 },
+    { TBPU, 0x04, 0x0002, COND, 0 },            /* RETIRED_BRANCH_TYPE */
+    { TBPU, 0x04, 0x0004, CALLS, 0 },
+    { TBPU, 0x04, 0x0008, B(RET), 0 },
+    { TBPU, 0x04, 0x0010, INDIRECT, 0 },
+    { TBPU, 0x05, 0x0002, M_COND, 0 },          /* and mispredicted */
+    { TBPU, 0x05, 0x0004, B(MISP_CALL_IND), 0 },
+    { TBPU, 0x05, 0x0008, B(MISP_RET), 0 },
+    { TBPU, 0x05, 0x0010, M_INDIRECT, 0 },
+    { BSU, 0x0c, 0x0007, B(LOAD_L2), 0 },       /* BSQ_CACHE_REFERENCE */
+    { BSU, 0x0c, 0x0038, FROM_L3, 0 },
+    { BSU, 0x0c, 0x0100, NOT_L2, 0 },
+    { BSU, 0x0c, 0x0200, B(LOAD_DRAM), 0 },
+    { BSU, 0x0c, 0x0400, 0, 0 },                /* writebacks */
+    { PMH, 0x01, 0x0001, LOAD_PAGES | STORE_PAGES, 0 }, /* PAGE_WALK_TYPE */
+    { PMH, 0x01, 0x0002, CODE_PAGES, 0 },
+    { ITLB, 0x18, 0x0002, CODE_PAGES, 0 },      /* ITLB_REFERENCE */
+};
+
+#define ARRAY_SIZE(a)   (sizeof(a) / sizeof((a)[0]))
+
+/*
+ * The lower byte of the ESCR that counter @n's CCCR selects (SDM table 18-54),
+ * of which each is the first one of two: one for each pair of counters; or 0.
+ */
+static unsigned selected(const NetburstState *s, unsigned n)
+{
+    static const uint8_t escrs[4][8] = {
+        { 0xb2, 0xb4, 0xaa, ITLB, PMH, 0xc8, FSB, BSU },
+        { 0xc0, 0xc4, TBPU },
+        { 0xa6, 0xa4, 0xae, 0xb0, 0, 0xa8 },
+        { IQ, 0xca, RAT, SSU, CRU0, CRU2, 0xe0 },
+    };
+    unsigned pair = (n < 16 ? n : n - 3) / 2;
+    unsigned escr = escrs[pair / 2][CCCR_SELECT(s->cccr[n])];
+
+    return !escr || (escr == SSU && (pair & 1)) ? 0 : escr + (pair & 1);
+}
+
+static uint32_t escr_of(const NetburstState *s, unsigned n)
+{
+    unsigned escr = selected(s, n);
+
+    return escr ? s->escr[escr - (MSR_ESCR & 0xff)] : 0;
+}
+
+/* Micro-operations that are tagged, and what these are about */
+static uint64_t replayed(const NetburstState *s)
+{
+    uint32_t tags = s->precise[1];
+    bool loads = s->precise[2] & REPLAY_LOADS;
+    bool stores = s->precise[2] & REPLAY_STORES;
+
+    if (!(tags & REPLAY_UOP_TAG)) {
+        return 0;
+    }
+    return (loads && (tags & REPLAY_L1_MISS) ? NOT_L1 : 0) |
+           (loads && (tags & REPLAY_L2_MISS) ? NOT_L2 : 0) |
+           (loads && (tags & REPLAY_DTLB_MISS) ? LOAD_PAGES : 0) |
+           (stores && (tags & REPLAY_DTLB_MISS) ? STORE_PAGES : 0) |
+           (loads && (tags & REPLAY_SPLIT) ? B(SPLIT_LOADS) : 0) |
+           (stores && (tags & REPLAY_SPLIT) ? B(SPLIT_STORES) : 0);
+}
+
+static uint64_t front_end(const NetburstState *s)
+{
+    uint64_t tagged = 0;
+
+    for (unsigned i = RAT; i <= RAT + 1; i++) {
+        uint32_t escr = s->escr[i - (MSR_ESCR & 0xff)];
+
+        if (ESCR_EVENT(escr) == UOP_TYPE) {
+            tagged |= ESCR_EVENT_MASK(escr) & 2 ? PMU_LOADS : 0;
+            tagged |= ESCR_EVENT_MASK(escr) & 4 ? B(STORES) : 0;
+        }
+    }
+    return tagged;
+}
+
+NetburstEvent netburst_event(const NetburstState *s, unsigned n)
+{
+    uint32_t cccr = s->cccr[n], escr = escr_of(s, n);
+    unsigned pair = selected(s, n) & ~1u, event = ESCR_EVENT(escr);
+    bool compare = cccr & CCCR_COMPARE;
+    NetburstEvent e = {
+        .cmask = compare ? CCCR_THRESHOLD(cccr) + 1 : 0,
+        .inv = compare && (cccr & CCCR_COMPLEMENT),
+        .edge = compare && (cccr & CCCR_EDGE),
+        .any_edge = pair == FSB && event == 0x17,
+        .code = event,
+        .mask = ESCR_EVENT_MASK(escr),
+    };
+
+    for (unsigned i = 0; i < ARRAY_SIZE(events); i++) {
+        if (events[i].escr == pair && events[i].event == event &&
+            (events[i].bits & e.mask)) {
+            e.known = true;
+            e.add |= events[i].add;
+            e.sub |= events[i].sub;
+        }
+    }
+    if (pair == CRU2 && (e.mask & 1) &&
+        (event == REPLAY_EVENT || event == FRONT_END_EVENT)) {
+        e.known = true;
+        e.add |= event == REPLAY_EVENT ? replayed(s) : front_end(s);
+    }
+    /* No event happens more often in a clock than that: watchdogs need it. */
+    if (e.inv && e.cmask > THRESHOLD_MAX) {
+        e.known = true;
+        e.add = B(CYCLES);
+        e.sub = 0;
+        e.cmask = 0;
+        e.inv = false;
+    }
+    return e;
+}
+
+uint8_t netburst_rows(const NetburstState *s, unsigned n)
+{
+    uint32_t escr = escr_of(s, n);
+
+    if (!(s->cccr[n] & CCCR_ENABLE) || !(s->cccr[n] & CCCR_ONE_THREAD)) {
+        return 0;
+    }
+    return (uint8_t)(!!(escr & ESCR_OS) << PMU_OS |
+                     !!(escr & ESCR_USR) << PMU_USR);
+}
+
+/*
+ * Whether counter @n starts when counter @from overflows: that of the other
+ * pair in its group, and in extended cascading the third ones of IQ's.
+ */
+static bool cascades(const NetburstState *s, unsigned from, unsigned n)
+{
+    static const uint8_t extended[NETBURST_COUNTERS] = {
+        [12] = 16, [15] = 17, [16] = 17, [17] = 16,
+    };
+
+    return !(s->cccr[n] & CCCR_ENABLE) &&
+           (((s->cccr[n] & CCCR_CASCADE) && n < 16 && from == (n ^ 2)) ||
+            ((s->cccr[n] & CCCR_EXTENDED_CASCADE) && extended[n] &&
+             from == extended[n]));
+}
+
+bool netburst_waits(const NetburstState *s, unsigned n)
+{
+    bool waits = netburst_interrupts(s, n);
+
+    for (unsigned i = 0; i < NETBURST_COUNTERS; i++) {
+        waits |= cascades(s, n, i);
+    }
+    return waits;
+}
+
+bool netburst_forced(const NetburstState *s, unsigned n)
+{
+    return s->cccr[n] & CCCR_FORCE_OVF;
+}
+
+bool netburst_interrupts(const NetburstState *s, unsigned n)
+{
+    return s->cccr[n] & CCCR_OVF_PMI;
+}
+
+bool netburst_overflow(NetburstState *s, unsigned n)
+{
+    bool starts = false;
+
+    s->cccr[n] |= CCCR_OVF;
+    for (unsigned i = 0; i < NETBURST_COUNTERS; i++) {
+        if (cascades(s, n, i)) {
+            s->cccr[i] |= CCCR_ENABLE;
+            starts = true;
+        }
+    }
+    return starts;
+}
+
+bool netburst_asks(const NetburstState *s)
+{
+    const uint32_t asks = CCCR_OVF | CCCR_OVF_PMI;
+
+    for (unsigned n = 0; n < NETBURST_COUNTERS; n++) {
+        if ((s->cccr[n] & asks) == asks) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool has_escr(uint32_t has, unsigned i)
+{
+    unsigned escr = (MSR_ESCR & 0xff) + i;
+
+    return escr == IQ || escr == IQ + 1 ? has & NETBURST_IQ_ESCR :
+           escr <= SSU || (escr >= 0xc0 && escr <= 0xc5) ||
+           (escr >= 0xc8 && escr <= 0xcd) || escr >= 0xe0;
+}
+
+static uint32_t cccr_mask(uint32_t has)
+{
+    return CCCR_MASK & ~(has & NETBURST_EXTENDED ? 0 : CCCR_EXTENDED_CASCADE);
+}
+
+PmuAccess netburst_rdmsr(const NetburstState *s, uint32_t has, uint32_t msr,
+                         uint64_t *val)
+{
+    if (msr - MSR_COUNTER < NETBURST_COUNTERS) {
+        *val = s->value[msr - MSR_COUNTER];
+    } else if (msr - MSR_CCCR < NETBURST_COUNTERS) {
+        *val = s->cccr[msr - MSR_CCCR];
+    } else if (msr - MSR_ESCR < NETBURST_ESCRS) {
+        if (!has_escr(has, msr - MSR_ESCR)) {
+            return PMU_MSR_GP;
+        }
+        *val = s->escr[msr - MSR_ESCR];
+    } else if (msr - MSR_PRECISE < NETBURST_PRECISE) {
+        *val = s->precise[msr - MSR_PRECISE];
+    } else {
+        return PMU_MSR_OTHER;
+    }
+    return PMU_MSR_OK;
+}
+
+PmuAccess netburst_wrmsr(NetburstState *s, uint32_t has, uint32_t msr,
+                         uint64_t val)
+{
+    uint64_t old;
+    PmuAccess access = netburst_rdmsr(s, has, msr, &old);
+
+    if (access != PMU_MSR_OK) {
+        return access;
+    }
+    /* Reserved bits are ignored, and the upper half where there is none. */
+    if (msr - MSR_COUNTER < NETBURST_COUNTERS) {
+        s->value[msr - MSR_COUNTER] = val & ((1ull << NETBURST_WIDTH) - 1);
+    } else if (msr - MSR_CCCR < NETBURST_COUNTERS) {
+        /* A write clears OVF, but does not set it. */
+        s->cccr[msr - MSR_CCCR] = (uint32_t)val & cccr_mask(has) &
+                                  ((uint32_t)old | ~CCCR_OVF);
+    } else if (msr - MSR_ESCR < NETBURST_ESCRS) {
+        s->escr[msr - MSR_ESCR] = (uint32_t)val & ESCR_MASK;
+    } else {
+        s->precise[msr - MSR_PRECISE] = (uint32_t)val;
+    }
+    return PMU_MSR_OK;
+}
+
+bool netburst_valid(const NetburstState *s, uint32_t has)
+{
+    uint64_t bad = 0;
+
+    for (unsigned n = 0; n < NETBURST_COUNTERS; n++) {
+        bad |= s->value[n] >> NETBURST_WIDTH;
+        bad |= s->cccr[n] & ~cccr_mask(has);
+    }
+    for (unsigned i = 0; i < NETBURST_ESCRS; i++) {
+        bad |= s->escr[i] & ~(has_escr(has, i) ? ESCR_MASK : 0);
+    }
+    return !bad;
+}
