@@ -18,7 +18,7 @@ QEMU_BUILD_BUG_ON(PMU_COND_TAKEN != (int)RETIRE_COND_TAKEN ||
                   PMU_INTERRUPTS != (int)RETIRE_NR_CLASSES);
 
 QEMU_BUILD_BUG_ON(PMU_NR_FP != RETIRE_NR_FP ||
-                  PMU_FP(PMU_FP_PD256, PMU_FP_INT) != RETIRE_NR_FP - 1 ||
+                  PMU_FP(PMU_FP_MMX, PMU_FP_NONE) != RETIRE_NR_FP - 1 ||
                   PMU_FP_PS != (int)RETIRE_FP_PS ||
                   PMU_FP_MAC != (int)RETIRE_FP_MAC);
 

@@ -24,6 +24,7 @@ typedef struct RetireDisas {
     bool taken;             /* the exit being emitted is the branch's target */
     bool exits;             /* the block has an exit that is not an exception */
     bool updates;           /* the next load is going to be stored to */
+    uint8_t unit;           /* X86OpUnit of what it writes */
     uint8_t whole;          /* the next accesses are one, of so many bytes */
     uint8_t rest;           /* of which so many are still to come */
     uint8_t parts;          /* accesses of a string instruction so far */

@@ -697,7 +697,7 @@ static const struct {
  * there are no unit masks (@umasks is 0), it has to be 0, and stands for all.
  */
 typedef enum FpCounts {
-    FP_ONCE,                /* of all kinds but PMU_FP_INT, */
+    FP_ONCE,                /* of all kinds but PMU_FP_INT and PMU_FP_NONE, */
     FP_AND_INT,             /* with that, */
     FP_OPERATIONS,          /* or twice, if it does two */
     FP_KINDS,               /* of these kinds, once, */
@@ -723,6 +723,9 @@ static const struct {
     /* Of 512 bits there are none. */
     { 0xc7, SINCE_BDW, 0xff, FP_OPERATIONS, { 0, 2, 1, 8, 4, 0x20, 0x10 },
       { 0 } },
+    /* Instructions of x87, MMX and SSE */
+    { 0xcb, AMD, 0x07, FP_KINDS, { 1, 4, 4, 4, 4, 4, 4, 2 },
+      { 7, 7, 7, 7, 7, 7, 0, 7 } },
     { 0x02, HAS_17H, 0x07, FP_KINDS, { 0xff }, { 1, 2, 4 } },
     { 0x03, HAS_15H | HAS_ZEN1, 0xff, FP_ELEMENTS,
       { 0, 0x0f, 0xf0, 0x0f, 0xf0, 0x0f, 0xf0 },
@@ -1264,7 +1267,7 @@ static int find_fp(const PmuConfig *config, uint64_t sel, unsigned n)
  */
 static uint32_t fp_weight(uint64_t sel, int event, unsigned i)
 {
-    static const uint8_t elements[] = { 1, 1, 1, 4, 2, 8, 4 };
+    static const uint8_t elements[] = { 1, 1, 1, 4, 2, 8, 4, 0 };
     unsigned width = i / PMU_FP_NR_KINDS, kind = i % PMU_FP_NR_KINDS;
     unsigned umask = fp_events[event].umasks ? SEL_UMASK(sel) : 0xff;
     uint32_t weight, cmask = SEL_CMASK(sel);
@@ -1272,7 +1275,8 @@ static uint32_t fp_weight(uint64_t sel, int event, unsigned i)
 
     umask &= fp_events[event].width[width];
     umask &= counts >= FP_KINDS ? fp_events[event].kind[kind] :
-             kind == PMU_FP_INT && (width || counts != FP_AND_INT) ? 0 : 0xff;
+             kind == PMU_FP_NONE ||
+             (kind == PMU_FP_INT && (width || counts != FP_AND_INT)) ? 0 : 0xff;
     if (counts == FP_ELEMENTS) {
         weight = (uint32_t)__builtin_popcount(umask) * elements[width] *
                  (kind == PMU_FP_MAC ? 2 : 1);

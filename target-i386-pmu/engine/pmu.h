@@ -100,6 +100,7 @@ typedef enum PmuFpWidth {
     PMU_FP_PD,
     PMU_FP_PS256,
     PMU_FP_PD256,
+    PMU_FP_MMX,             /* with PMU_FP_NONE */
     PMU_FP_NR_WIDTHS
 } PmuFpWidth;
 
@@ -111,6 +112,7 @@ typedef enum PmuFpKind {
     PMU_FP_OTHER,           /* minimum, reciprocals; of x87, what it computes */
     PMU_FP_DP,              /* dot products */
     PMU_FP_INT,             /* with PMU_FP_X87 */
+    PMU_FP_NONE,            /* moves, logic, integers and so on */
     PMU_FP_NR_KINDS
 } PmuFpKind;
 

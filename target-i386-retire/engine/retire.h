@@ -71,12 +71,13 @@ typedef enum RetireMemory {
     RETIRE_NR_MEMORY
 } RetireMemory;
 
-/* Floating point: on what an instruction operates; MMX is none. */
+/* Floating point: on what an instruction operates */
 typedef enum RetireFpWidth {
     RETIRE_FP_X87,
     RETIRE_FP_SS,           /* and behind each single its double precision: */
     RETIRE_FP_PS = RETIRE_FP_SS + 2,
-    RETIRE_FP_NR_WIDTHS = RETIRE_FP_PS + 4
+    RETIRE_FP_MMX = RETIRE_FP_PS + 4,   /* with RETIRE_FP_NONE */
+    RETIRE_FP_NR_WIDTHS
 } RetireFpWidth;
 
 #define RETIRE_FP_256       2           /* more than RETIRE_FP_PS has */
@@ -90,6 +91,7 @@ typedef enum RetireFpKind {
     RETIRE_FP_OTHER,
     RETIRE_FP_DP,
     RETIRE_FP_INT,          /* integers are multiplied or divided */
+    RETIRE_FP_NONE,         /* none of that, in these registers */
     RETIRE_FP_NR_KINDS
 } RetireFpKind;
 

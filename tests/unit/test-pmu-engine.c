@@ -1502,6 +1502,7 @@ static const struct {
     { 0x10, 0xf1, CPUS(SANDY_BRIDGE, IVY_BRIDGE) },
     { 0x11, 0x03, CPUS(SANDY_BRIDGE, IVY_BRIDGE) },
     { 0xc7, 0xff, CPUS(BROADWELL, GOLDEN_COVE) },
+    { 0xcb, 0x07, CPUS(K7, PERFMON_V2) },
     { 0x02, 0x07, CPUS(ZEN, PERFMON_V2) },
     { 0x03, 0xff, CPUS(FAM15H, PERFMON_V2) },
 };
@@ -3397,6 +3398,7 @@ static void test_fp(void)
                       [FP(width, MAC)] = (n), [FP(width, DP)] = (n)
 #define ONCE(width)     ALL(width, 1)
 #define TWICE(width)    ALL(width, 2)
+#define NONE(width)     [FP(width, NONE)] = 1
         { P6, 0x00c1, { ONCE(X87) } },
         { P6, 0x0010, { ONCE(X87), [FP(X87, INT)] = 1 } },
         { CORE2, 0x0010,
@@ -3454,6 +3456,12 @@ static void test_fp(void)
             [FP(SD, DP)] = 1, [FP(PD, DP)] = 2, [FP(PD256, DP)] = 4 } },
         { FAM15H, 0x8003,
           { [FP(SD, MAC)] = 2, [FP(PD, MAC)] = 4, [FP(PD256, MAC)] = 8 } },
+        { ZEN2, 0x01cb, { ONCE(X87), NONE(X87) } },
+        { K7, 0x02cb, { ONCE(MMX), NONE(MMX) } },
+        { ZEN, 0x05cb,
+          { ONCE(X87), ONCE(SS), ONCE(SD), ONCE(PS), ONCE(PD), ONCE(PS256),
+            ONCE(PD256), NONE(X87), NONE(SS), NONE(SD), NONE(PS), NONE(PD),
+            NONE(PS256), NONE(PD256) } },
     };
 
     for (unsigned i = 0; i < G_N_ELEMENTS(tests); i++) {

@@ -105,6 +105,13 @@ FP(imul_by, "imul $3, 8(%rsi), %edx")
 FP(mul, "mul %cl")
 FP(div_insn, "mov $2, %ax\n mov $1, %cl\n div %cl")
 
+/* Of SSE 8, of MMX 3, of x87 2, of none of these 1 */
+FP(sets, "movaps %xmm1, %xmm0\n movd %eax, %xmm2\n cvttss2si (%rsi), %edx\n"
+   "addps %xmm1, %xmm0\n vpaddd %ymm1, %ymm1, %ymm0\n movmskps %xmm0, %edx\n"
+   "ucomiss %xmm1, %xmm0\n movups %xmm0, (%rsi)\n movd %eax, %mm0\n"
+   "paddb %mm1, %mm0\n movq %mm0, (%rsi)\n fnop\n fstps (%rsi)\n"
+   "movl $0, (%rsi)")
+
 static const struct {
     const char *name;
     void (*fn)(void);
@@ -297,6 +304,17 @@ static void test_codes(const Event *events)
     }
 }
 
+/* AMD's event of all instructions of these sets; "nothing" has 4 of x87. */
+static void test_sets(void)
+{
+    report(measure(0x01cb, 3, sets) == 4 + 2 * TIMES &&
+           measure(0x02cb, 3, sets) == 3 * TIMES &&
+           measure(0x04cb, 3, sets) == 8 * TIMES &&
+           measure(0x07cb, 3, sets) == 4 + 13 * TIMES &&
+           measure(0x07cb, 3, nothing) == 4,
+           "instructions of x87, MMX and SSE");
+}
+
 /* CMASK, INV and edge detection: what an instruction adds is in one clock. */
 static void test_cmask(void)
 {
@@ -377,6 +395,9 @@ int main(void)
     }
     test_codes(p->events);
     test_fault(p);
+    if (amd) {
+        test_sets();
+    }
     if (p->events == broadwell) {
         test_cmask();
         test_interrupts(0x20c7, 0x04c7, 2);
