@@ -856,6 +856,7 @@ typedef enum PmuReg {
     REG_PEBS_DATA_CFG,
     REG_OFFCORE,
     REG_CLOCKS,             /* IA32_MPERF, IA32_APERF (SDM 14.2), all vendors */
+    REG_CLOCKS_RO,          /* the same; what is written is ignored */
     REG_CESR,               /* P5's, who has no other */
     REG_CTR,
 } PmuReg;
@@ -888,6 +889,7 @@ static const struct {
     { 0x3f2, 0x3f2, REG_PEBS_DATA_CFG, INTEL, 0 },
     { 0x3f6, 0x3f7, REG_ABSENT, INTEL, 0 },     /* more of PEBS */
 #undef INTEL
+    { 0xc00000e7, 0xc00000e8, REG_CLOCKS_RO, PMU_VENDOR_AMD, 0 },
     { 0xc0000300, 0xc0000300, REG_STATUS, PMU_VENDOR_AMD, 0 },
     { 0xc0000301, 0xc0000301, REG_GLOBAL_CTRL, PMU_VENDOR_AMD, 0 },
     { 0xc0000302, 0xc0000302, REG_STATUS_RESET, PMU_VENDOR_AMD, 0 },
@@ -1958,8 +1960,10 @@ static PmuAccess find_msr(const PmuConfig *config, uint32_t msr, PmuReg *reg,
         if (*reg == REG_OFFCORE && !offcore_masks(config)) {
             return PMU_MSR_OTHER;
         }
-        if (*reg == REG_CLOCKS) {
-            return config->aperfmperf ? PMU_MSR_OK : PMU_MSR_OTHER;
+        if (*reg == REG_CLOCKS || *reg == REG_CLOCKS_RO) {
+            return config->aperfmperf &&
+                   (*reg == REG_CLOCKS || (config->flavour->has & HAS_17H)) ?
+                   PMU_MSR_OK : PMU_MSR_OTHER;
         }
         if (*reg == REG_CESR || *reg == REG_CTR) {
             return has_cesr(config) ? PMU_MSR_OK : PMU_MSR_OTHER;
@@ -2083,6 +2087,7 @@ PmuAccess pmu_rdmsr(PmuState *s, const PmuConfig *config, uint32_t msr,
         *val = s->offcore[index];
         break;
     case REG_CLOCKS:
+    case REG_CLOCKS_RO:
         *val = index ? s->aperf : s->mperf;
         if (!s->clocks) {
             s->clocks = true;
@@ -2214,6 +2219,8 @@ PmuAccess pmu_wrmsr(PmuState *s, const PmuConfig *config, uint32_t msr,
         *(index ? &s->aperf : &s->mperf) = val;
         s->clocks = true;
         break;
+    case REG_CLOCKS_RO:
+        return PMU_MSR_OK;
     case REG_STATUS:
         if (is_amd(config)) {
             return PMU_MSR_OK;  /* ignored */

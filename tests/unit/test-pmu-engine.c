@@ -3580,7 +3580,10 @@ static void test_merge(void)
 /* APERF and MPERF: clocks of all rows, from when somebody first asks for one */
 static void test_clocks(void)
 {
-    enum { MPERF = 0xe7, APERF = 0xe8 };
+    enum {
+        MPERF = 0xe7, APERF = 0xe8,
+        MPERF_READ_ONLY = 0xc00000e7, APERF_READ_ONLY = 0xc00000e8,
+    };
     PmuState saved;
 
     be_cpu(SKYLAKE);
@@ -3632,8 +3635,23 @@ static void test_clocks(void)
     wr(APERF, 0);
     run(PMU_OS, 2);
     g_assert_cmphex(rd(APERF), ==, 2);
+
+    /* Zen has them twice. */
+    be_cpu(ZEN);
+    g_assert_cmphex(rd(APERF_READ_ONLY), ==, 0);
+    run(PMU_USR, 2);
+    wr(APERF_READ_ONLY, 9);
+    wr(MPERF_READ_ONLY, 9);
+    g_assert_cmphex(rd(APERF_READ_ONLY), ==, 2);
+    g_assert_cmphex(rd(MPERF_READ_ONLY), ==, 2);
+    g_assert_cmphex(rd(APERF), ==, 2);
     config.aperfmperf = false;
     other(APERF);
+    other(APERF_READ_ONLY);
+    be_cpu(K7);
+    other(APERF_READ_ONLY);
+    be_cpu(SKYLAKE);
+    other(APERF_READ_ONLY);
     be_cpu(P6);
     other(MPERF);
 }
