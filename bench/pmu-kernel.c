@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * branchy at CPL 3 and at CPL 0 on a bare machine, while performance counters
+ * PROGRAM at CPL 3 and at CPL 0 on a bare machine, while performance counters
  * count EVENTS, a list of unit masks and events, and branches are recorded as
  * IA32_DEBUGCTL and MSR_LBR_SELECT have it.  FSIN, which nothing else here
  * executes, marks the ends of what is measured: at each CPL, WARM_UP rounds,
@@ -13,10 +13,10 @@ static int how_often;
 /* volatile: or else there would be nothing to compute */
 static volatile unsigned result;
 
-#define main branchy
+#define main program
 #define atoi(arg) how_often
 #define printf(format, sum) (result = (sum))
-#include "branchy.c"
+#include PROGRAM
 #undef main
 
 #include "pmu-kernel.h"
@@ -57,21 +57,21 @@ static void mark(void)
     asm volatile("fldz\n fsin\n fstp %st(0)");
 }
 
-static void run_branchy(void)
+static void run_program(void)
 {
     char *argv[2];
 
-    branchy(2, argv);
+    program(2, argv);
 }
 
 static void measure(int cpl)
 {
     mark();
     how_often = WARM_UP;
-    run_function(cpl, run_branchy);
+    run_function(cpl, run_program);
     mark();
     how_often = ROUNDS;
-    run_function(cpl, run_branchy);
+    run_function(cpl, run_program);
 }
 
 int main(void)
