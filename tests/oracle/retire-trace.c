@@ -4,7 +4,7 @@
  * works out what retires (tests/oracle/differential).
  *
  * usage: -plugin retire-trace.so,out=PREFIX[,from=ADDRESS][,accesses=on]
- *                [,states=on][,entry=FIRST-LAST]...
+ *                [,states=on][,user=on][,entry=FIRST-LAST]...
  *
  * PREFIX.code has a line "ADDRESS BYTES" for each instruction translated, in
  * hexadecimal; its number is that of the line, from 0.  PREFIX.N has 32-bit
@@ -14,7 +14,9 @@
  * so for those whose effect on the counters depends on it, and for those at the
  * addresses of entry, where handlers of signals or exceptions begin, or for all
  * with states=on.  Nothing is written before the instruction at the address of
- * from starts.
+ * from starts.  With user=on, that is a mark (see below), and in the upper half
+ * of addresses, the kernel's, only INVLPG and MOV to control registers are
+ * written down.
  *
  * With accesses=on, behind an instruction are those to memory that it has made:
  * a word with bit 30, in bit 8 whether it is a store and in bits 7:0 its size,
@@ -55,7 +57,7 @@ static FILE *code;
 static uint32_t count;
 static const char *prefix;
 static uint64_t from;
-static bool accesses, states;
+static bool accesses, states, user;
 static GArray *entries;         /* pairs of addresses */
 static struct qemu_plugin_scoreboard *cpus;
 
@@ -117,6 +119,26 @@ static void switch_on(unsigned vcpu, void *unused)
     cpu->on = true;
 }
 
+static bool is_mark(const uint8_t *p, size_t len)
+{
+    return len > 3 && !memcmp(p, "\x0f\x1f\x40\x5a", 4);
+}
+
+static bool is_invlpg(const uint8_t *p, size_t len)
+{
+    return len > 2 && p[0] == 0x0f && p[1] == 0x01 && p[2] < 0xc0 &&
+           (p[2] & 0x38) == 0x38;
+}
+
+/* What flushes TLBs */
+static bool flushes(const uint8_t *p, size_t len)
+{
+    if (len && (*p & 0xf0) == 0x40) {
+        p++, len--;
+    }
+    return is_invlpg(p, len) || (len > 1 && p[0] == 0x0f && p[1] == 0x22);
+}
+
 /*
  * LWP's instructions, XSAVE and XRSTOR, WRMSR, INVLPG, IRET, and as a mark
  * that programs put where they like NOP with a displacement of 5Ah.
@@ -130,11 +152,10 @@ static bool wants_state(const uint8_t *p, size_t len)
     return (len && p[0] == 0xcf) ||
            (len > 1 && p[0] == 0x8f && (p[1] & 0x1f) >= 8) ||
            (len > 1 && p[0] == 0x0f && p[1] == 0x30) ||
-           (len > 2 && p[0] == 0x0f && p[1] == 0x01 && p[2] < 0xc0 &&
-            (p[2] & 0x38) == 0x38) ||
+           is_invlpg(p, len) ||
            (len > 2 && p[0] == 0x0f && p[1] == 0xae &&
             ((p[2] & 0x38) == 0x20 || (p[2] & 0x38) == 0x28)) ||
-           (len > 3 && !memcmp(p, "\x0f\x1f\x40\x5a", 4));
+           is_mark(p, len);
 }
 
 static bool is_entry(uint64_t pc)
@@ -158,14 +179,19 @@ static void translate(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
         uint64_t pc = qemu_plugin_insn_vaddr(insn);
         uint8_t bytes[16];
         size_t len = qemu_plugin_insn_data(insn, bytes, sizeof(bytes));
-        void *number = GUINT_TO_POINTER(count++);
+        bool kernel = user && pc >> 63;
+        void *number;
 
+        if (kernel && !flushes(bytes, len)) {
+            continue;
+        }
+        number = GUINT_TO_POINTER(count++);
         fprintf(code, "%" PRIx64 " ", pc);
         for (size_t j = 0; j < len; j++) {
             fprintf(code, "%02x", bytes[j]);
         }
         fputc('\n', code);
-        if (pc == from) {
+        if (user ? !kernel && is_mark(bytes, len) : pc == from) {
             qemu_plugin_register_vcpu_insn_exec_cb(insn, switch_on,
                                                    QEMU_PLUGIN_CB_NO_REGS,
                                                    NULL);
@@ -179,7 +205,7 @@ static void translate(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
                                                    QEMU_PLUGIN_CB_NO_REGS,
                                                    number);
         }
-        if (accesses) {
+        if (accesses && !kernel) {
             qemu_plugin_register_vcpu_mem_cb(insn, access_memory,
                                              QEMU_PLUGIN_CB_NO_REGS,
                                              QEMU_PLUGIN_MEM_RW, NULL);
@@ -206,7 +232,7 @@ static void vcpu_init(qemu_plugin_id_t id, unsigned vcpu)
     g_autofree char *suffix = g_strdup_printf("%u", vcpu);
 
     cpu->out = create(suffix);
-    cpu->on = !from;
+    cpu->on = !from && !user;
     for (unsigned i = 0; i < list->len; i++) {
         qemu_plugin_reg_descriptor *d =
             &g_array_index(list, qemu_plugin_reg_descriptor, i);
@@ -250,6 +276,8 @@ int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info,
             accesses = true;
         } else if (!strcmp(argv[i], "states=on")) {
             states = true;
+        } else if (!strcmp(argv[i], "user=on")) {
+            user = true;
         } else if (sscanf(argv[i], "entry=%" SCNx64 "-%" SCNx64, &range[0],
                           &range[1]) == 2) {
             g_array_append_vals(entries, range, 2);

@@ -38,6 +38,11 @@ class Array:
             self.marked[at] = {way}
         return hit
 
+    def clear(self):
+        for entries, marked in zip(self.sets, self.marked):
+            entries[:] = [None] * len(entries)
+            marked.clear()
+
     def forget(self, addr):
         for entries, marked in zip(self.sets, self.marked):
             for way, key in enumerate(entries):
@@ -96,6 +101,12 @@ class Tlb:
             where = self.page(max(pc, line * caches.LINE), 'itlb', self.second)
             if where:
                 yield (CODE_L2, CODE_WALK)[where - 1]
+
+    def flush(self):
+        """All entries, as there are none of global pages"""
+        for array in self.array.values():
+            array.clear()
+        self.last = self.split = None
 
     def invlpg(self, addr):
         for array in self.array.values():
