@@ -424,12 +424,31 @@ server.serve_forever()' > port 2>> "$log" &
 
 # --- recordings -------------------------------------------------------------
 
+# shell_types LINE: when the guest's shell asks for one
+shell_types() {
+    : > output
+    n=0
+    until tail -n 1 output | grep -aq '/tmp # ' || [ $((n += 1)) = 1500 ]; do
+        sleep 0.2
+    done
+    sleep 1
+    echo "$1"
+}
+
 # Replayed with nothing else than the recording
 replay() {
     for r in 12 13 sid umoci; do
         material $r || { echo "SKIP $r cannot be made; see $log"; continue; }
         choose $r
         boot_root --rr || continue
+        case $r in
+        13 | sid)
+            # By its own rr, in a shell that has another
+            shell_types 'rr replay -a > /dev/null && echo "it replay"s; exit' |
+                boot 0 --rr --shell
+            says "$r: --shell replays it" said '^it replays'
+            ;;
+        esac
         mv "$top/$(sed -n 's/.*the recording is \(.*\);.*/\1/p' "$boot_log")" \
             recording.tar
         mv "$roots" "$roots.away"
