@@ -18,37 +18,6 @@ mkdir -p "$dir" && cd "$dir" || exit 1
 linux=$cache/kernel-6.1
 need_packages e2fsprogs gdb gcc libc6-dev >> "$logs/guest-own-packages.log" || exit
 
-# boot NAME STATUS OPTION...: scripts/boot, which has to end so; its output is left
-# in $log, and that of the program in out.
-boot() {
-    name=guest-own-$1
-    should=$2
-    log=$logs/$name.log
-    shift 2
-    "$top/scripts/boot" --release "$release" "$@" > out 2> "$log"
-    status=$?
-    if [ $status = "$should" ]; then
-        echo "PASS $name"
-    else
-        echo "FAIL $name: status $status, should be $should: $(tail -n 1 "$log")"
-        failed=1
-    fi
-}
-
-# says FILE PATTERN...: what there has to be, in lines of their own or parts
-says() {
-    file=$1
-    shift
-    for p; do
-        if tr -d '\r' < "$file" | grep -q -e "$p"; then
-            echo "PASS $name: $p"
-        else
-            echo "FAIL $name: does not say '$p': $(tail -n 1 "$file"); see $log"
-            failed=1
-        fi
-    done
-}
-
 # --- the root: a program, and nothing else ----------------------------------
 
 # The first boot fetches busybox.
@@ -78,7 +47,7 @@ END
 mkdir -p tree/bin
 gcc -O1 -g -static -o tree/bin/works works.c || exit 1
 boot root 0 --perf --root tree --run works /file
-says out "^had '', not Debian" 'works .*main' '[1-9].* instructions'
+says "$said" "^had '', not Debian" 'works .*main' '[1-9].* instructions'
 if [ "$(find tree -type f)" = tree/bin/works ]; then
     echo "PASS $name: is not changed"
 else
@@ -91,7 +60,7 @@ truncate -s 8M disk
 /sbin/mkfs.ext4 -q -d tree disk
 boot keep 0 --root disk --keep --run works /file
 boot kept 1 --root disk --run works 1 /file
-says out "^had 'was here"
+says "$said" "^had 'was here"
 python3 - << 'END' || exit 1
 import hashlib, io, json, tarfile
 def add(tar, name, data):
@@ -116,13 +85,13 @@ with tarfile.open('image.tar', 'w') as tar:
 END
 # Which does not have the directory that it is to run in
 boot record 0 --rr --root image.tar --run works /made/file
-says out "^had '', not Debian"
+says "$said" "^had '', not Debian"
 says "$log" '^boot: prepared .*, booted .*, ran .*, saved '
 gzip -c "$top/$(sed -n 's/.*the recording is \(.*\);.*/\1/p' "$log")" \
     > recording.tar.gz
 boot replay 0 --rr --replay recording.tar.gz -- -batch -ex 'break main' \
     -ex continue -ex 'p argc' -ex finish -ex 'info line works.c:18'
-says out 'Breakpoint 1, main' '= 2$'
+says "$said" 'Breakpoint 1, main' '= 2$'
 
 # --- the host's -------------------------------------------------------------
 
@@ -131,11 +100,10 @@ echo "of the host's" > shared/in
 python3 -m http.server 8765 --bind 127.0.0.1 --directory shared \
     > "$logs/guest-own-http.log" 2>&1 &
 http=$!
-boot share 0 --share shared --net --root tree --run busybox sh -c \
+boot share 0 --share shared --qemu "-m 600" --net --root tree --run busybox sh -c \
     "cat '$dir/shared/in' && busybox wget -qO '$dir/shared/out' http://10.0.2.2:8765/in"
 kill $http
-says out "of the host's"
-name=guest-own-share
+says "$said" "of the host's"
 says shared/out "of the host's"
 
 # --- the kernel -------------------------------------------------------------
@@ -155,7 +123,7 @@ boot fails 1 --perf --kernel-image kernel/bzImage --modules modules
 says "$log" "lacks CONFIG_VIRTIO_BLK"
 boot kernel 0 --kernel-image kernel/bzImage --modules "$linux" \
     --kernel-build "$linux/usr/src/linux-headers-$version" --append mine=yes
-says out 'bzip2 .*mainSort' 'driver loaded'
+says "$said" 'bzip2 .*mainSort' 'driver loaded'
 boot no-kernel 1 --kernel-image works.c
 says "$log" 'neither a bzImage nor a vmlinux'
 
