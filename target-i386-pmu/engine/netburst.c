@@ -229,7 +229,7 @@ static bool cascades(const NetburstState *s, unsigned from, unsigned n)
     };
 
     return !(s->cccr[n] & CCCR_ENABLE) &&
-           (((s->cccr[n] & CCCR_CASCADE) && n < 16 && from == (n ^ 2)) ||
+           ((n < 16 && (s->cccr[n] & CCCR_CASCADE) && from == (n ^ 2)) ||
             ((s->cccr[n] & CCCR_EXTENDED_CASCADE) && extended[n] &&
              from == extended[n]));
 }
