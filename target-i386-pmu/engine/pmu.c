@@ -1508,6 +1508,7 @@ static void set_rows(PmuState *s, const PmuConfig *config, unsigned n)
     if (config->netburst) {
         counter->rows = counter->add ? netburst_rows(config->netburst, n) : 0;
         counter->interrupts = netburst_waits(config->netburst, n);
+        counter->pebs = false;
         return;
     }
     get_bits(s, config, n, &os, &usr, &counter->interrupts);

@@ -360,7 +360,8 @@ static void check_settings(void)
     for (unsigned n = 0; n < PMU_NR_COUNTERS; n++) {
         bool there = pmu_setting(&eager, &config, n, &setting);
 
-        same(there, n < PMU_MAX_GP ? n < config.counters :
+        same(there, n < PMU_MAX_GP ?
+                    n < config.counters && (n || !pmu_has_tsc(&config)) :
                     n - PMU_MAX_GP < config.fixed, "a counter's existence");
         if (eager.counter[n].rows &&
             !(there && setting.enabled &&
