@@ -15,6 +15,7 @@
 #include <string.h>
 #include "fuzz.h"
 #include "input.h"
+#include "netburst.h"
 #include "pmu.h"
 
 #define REGISTERS   offsetof(PmuState, svme)
@@ -25,6 +26,8 @@ static bool old;                /* no PERFEVTSELs: the model knows no event */
 static unsigned width;          /* of a counter */
 static PmuState lazy, eager;
 static uint32_t ref_fraction[PMU_NR_ROWS];
+static uint64_t due;            /* records of the eager one's last instruction */
+static uint8_t storing;         /* what becomes of records */
 
 static void same(uint64_t a, uint64_t b, const char *what)
 {
@@ -46,6 +49,7 @@ static const struct {
     { PMU_VENDOR_AMD, 0x17, 0x31 }, { PMU_VENDOR_INTEL, 5, 4 },
     { PMU_VENDOR_CYRIX, 6, 0 }, { PMU_VENDOR_CENTAUR, 5, 4 },
     { PMU_VENDOR_CENTAUR, 6, 7 }, { PMU_VENDOR_CENTAUR, 7, 0x3b },
+    { PMU_VENDOR_INTEL, 15, 1 }, { PMU_VENDOR_INTEL, 15, 6 },
 };
 
 static const uint32_t msrs[] = {
@@ -54,7 +58,7 @@ static const uint32_t msrs[] = {
     0x1d9, 0x345, 0x48, 0x600, 0xc0000300, 0xc0000301, 0xc0000302,
     0xc0010000, 0xc0010001, 0xc0010004, 0xc0010005, 0xc0010200, 0xc0010201,
     0xc0010208, 0xc0010209, 0xc0000303, 0x1a6, 0x1a7, 0xe7, 0xe8,
-    0x11, 0x12, 0x13,
+    0x11, 0x12, 0x13, 0x3f1, 0x3f2,
 };
 
 #define MERGE       0xf000000ffull
@@ -66,6 +70,21 @@ static const uint16_t events[] = {
     0x012a, 0x00c1, 0x0010, 0x0f10, 0xf110, 0x0f03, 0xff03, 0x0702, 0x3fc7,
     0x0111, 0x0fca, 0x010c, 0x0305, 0x0e08, 0x0185, 0x0283,
 };
+
+/* Store what is due, as far as the engine is concerned; returns that. */
+static uint64_t records(PmuState *s)
+{
+    uint64_t bits = pmu_pebs_due(s, &config, storing & 1);
+    uint64_t reset = -(uint64_t)(storing >> 3);
+
+    for (unsigned n = 0; n < PMU_NR_COUNTERS; n++) {
+        if (bits & pmu_status_bit(n)) {
+            pmu_pebs_done(s, &config, n, storing & 2 ? &reset : NULL,
+                          storing & 4);
+        }
+    }
+    return bits;
+}
 
 static void write_msr(uint8_t select, uint64_t val)
 {
@@ -197,10 +216,15 @@ static bool model_settle(PmuState *s, PmuRow row, const Happened *h)
     uint64_t overflows = 0, unknown = 0;
     bool pmi = false, pmi_unknown = false, got;
 
+    due = 0;
     for (PmuQuantity q = 0; q < PMU_NR_COUNTED; q++) {
         if (h->quantities >> q & 1) {
             pmu_count(s, row, q, 1);
         }
+    }
+    if (before.pebs_enable) {
+        due = records(s);
+        return pmu_settle(s, &config);
     }
     got = pmu_settle(s, &config);
     for (unsigned n = 0; n < PMU_NR_COUNTERS; n++) {
@@ -255,6 +279,15 @@ static bool count(PmuRow row, uint64_t quantities)
     return model_settle(&eager, row, &h);
 }
 
+/* The lazy one has the records and the @pmi of the eager one. */
+static void sync_lazy(bool pmi, const char *what)
+{
+    if (lazy.pebs_enable) {
+        same(records(&lazy), due, "records");
+    }
+    same(pmu_sync(&lazy, &config), pmi, what);
+}
+
 /* So many instructions of a kind, as far as nothing can happen in between. */
 static void run(PmuRow row, PmuQuantity kind, uint32_t n, uint8_t how)
 {
@@ -270,15 +303,16 @@ static void run(PmuRow row, PmuQuantity kind, uint32_t n, uint8_t how)
     uint64_t quantities = PMU_BIT(PMU_INSNS) | PMU_BIT(mispredicted[kind]) |
                           (kind == PMU_INTERRUPTS ? 0 : PMU_BIT(kind));
     uint32_t distance, branches;
-    uint64_t due;
+    uint64_t branches_due;
     bool pmi = false;
 
     if (how & 1) {
-        distance = pmu_distances(&lazy, &config, row, &branches, &due);
-        if (branches && due) {
+        distance = pmu_distances(&lazy, &config, row, &branches,
+                                 &branches_due);
+        if (branches && branches_due) {
             fail("a branch that is due and is not");
         }
-        if (!branches && !(due & quantities)) {
+        if (!branches && !(branches_due & quantities)) {
             branches = 1;           /* of those that are not due */
         }
         if (kind != PMU_INSNS && branches < distance) {
@@ -288,20 +322,21 @@ static void run(PmuRow row, PmuQuantity kind, uint32_t n, uint8_t how)
         distance = pmu_distance(&lazy, &config, row);
     }
     n = (n < distance ? n : distance) + (how >> 1 & 1);
+    due = 0;
     for (uint32_t i = 0; i < n; i++) {
-        if (pmi) {
+        if (pmi || due) {
             fail("an overflow within the distance");
         }
         pmi = count(row, quantities);
     }
-    same(pmu_sync(&lazy, &config), pmi, "PMI");
+    sync_lazy(pmi, "PMI");
 }
 
 static void interrupt(PmuRow row)
 {
     bool pmi = count(row, PMU_BIT(PMU_INTERRUPTS));
 
-    same(pmu_sync(&lazy, &config), pmi, "PMI of an interrupt");
+    sync_lazy(pmi, "PMI of an interrupt");
 }
 
 /* An instruction of one kind of them, which the model does not know */
@@ -314,7 +349,7 @@ static void floating(PmuRow row, uint8_t kind)
     pmu_count_fp(&lazy, &config, row, n);
     pmu_count_fp(&eager, &config, row, n);
     pmi = count(row, PMU_BIT(PMU_INSNS));
-    same(pmu_sync(&lazy, &config), pmi, "PMI of a floating-point instruction");
+    sync_lazy(pmi, "PMI of a floating-point instruction");
 }
 
 static void check(void)
@@ -481,7 +516,12 @@ static void step(uint8_t op, uint8_t how)
         floating(row, how);
         break;
     case 15:
-        write_msr(29, MERGE | 1u << 22);
+        if (config.perf_capabilities & PMU_CAP_PEBS_TRAP) {
+            storing = how;
+            write_msr(44, take(1));         /* PEBS_ENABLE */
+        } else {
+            write_msr(29, MERGE | 1u << 22);
+        }
         break;
     }
 }
@@ -514,8 +554,7 @@ static bool take_config(void)
 
         flavour = pmu_flavour(vendor, family, take(1));
     }
-    /* There is no other room for that one's registers than PmuConfig's. */
-    if (!flavour || pmu_is_netburst(flavour)) {
+    if (!flavour) {
         return false;
     }
     name = pmu_flavour_name(flavour);
@@ -551,12 +590,153 @@ static bool take_config(void)
     return true;
 }
 
+/*
+ * Pentium 4: the registers are not in PmuState, so the lazy and the eager one
+ * have a PmuConfig each; the model does not know them.
+ */
+typedef struct P4 {
+    PmuState state;
+    PmuConfig config;
+    NetburstState regs;
+} P4;
+
+static P4 p4[2];                /* the lazy one is first */
+
+static void p4_write(uint32_t msr, uint64_t val)
+{
+    PmuAccess access = pmu_wrmsr(&p4[0].state, &p4[0].config, msr, val);
+    uint64_t a = 0, b = 0;
+
+    same(access, pmu_wrmsr(&p4[1].state, &p4[1].config, msr, val), "WRMSR");
+    same(pmu_sync(&p4[0].state, &p4[0].config),
+         pmu_settle(&p4[1].state, &p4[1].config), "PMI of WRMSR");
+    same(pmu_rdmsr(&p4[0].state, &p4[0].config, msr, &a),
+         pmu_rdmsr(&p4[1].state, &p4[1].config, msr, &b), "RDMSR");
+    same(a, b, "what RDMSR shows");
+}
+
+static void p4_run(PmuRow row, PmuQuantity kind, uint32_t n)
+{
+    uint32_t distance = pmu_distance(&p4[0].state, &p4[0].config, row);
+    bool pmi = false;
+
+    n = n < distance ? n : distance + 1;
+    for (uint32_t i = 0; i < n; i++) {
+        if (pmi) {
+            fail("an overflow within the distance");
+        }
+        for (int j = 0; j < 2; j++) {
+            pmu_count(&p4[j].state, row, PMU_INSNS, 1);
+            if (kind != PMU_INSNS && kind != PMU_INTERRUPTS) {
+                pmu_count(&p4[j].state, row, kind, 1);
+            }
+        }
+        pmi = pmu_settle(&p4[1].state, &p4[1].config);
+    }
+    same(pmu_sync(&p4[0].state, &p4[0].config), pmi, "PMI");
+    same(pmu_asks(&p4[0].config), pmu_asks(&p4[1].config), "OVF");
+}
+
+static void p4_check(void)
+{
+    static P4 copy;
+
+    copy = p4[0];
+    copy.config.netburst = &copy.regs;
+    if (pmu_settle(&copy.state, &copy.config)) {
+        fail("a PMI that has been missed");
+    }
+    if (memcmp(&copy.regs, &p4[1].regs, offsetof(NetburstState, counter))) {
+        fail("two states that differ");
+    }
+    if (!pmu_load_state(&copy.state, &copy.config)) {
+        fail("a state that migration refuses");
+    }
+}
+
+/* Whatever a stream may have in its registers */
+static void p4_load(void)
+{
+    static P4 copy;
+    size_t at = take(1) * 4 % offsetof(NetburstState, counter);
+    uint32_t val = take(4);
+
+    copy = p4[1];
+    copy.config.netburst = &copy.regs;
+    memcpy((uint8_t *)&copy.regs + at, &val, 4);
+    if (pmu_load_state(&copy.state, &copy.config)) {
+        p4[0] = p4[1] = copy;
+    }
+    p4[0].config.netburst = &p4[0].regs;
+    p4[1].config.netburst = &p4[1].regs;
+}
+
+static void p4_step(uint8_t op, uint8_t how)
+{
+    uint32_t ecx = how | (uint32_t)how << 24;
+    PmuSetting setting;
+    uint64_t a = 0, b = 0;
+
+    switch (op % 8) {
+    case 0:
+        p4_write(0x300 + take(1), take(8));
+        break;
+    case 1:
+        /* Replay tags, and uops that have them */
+        p4_write(0x3f1, (uint64_t)take(4) & 0x3000fff);
+        p4_write(0x3f2, take(1) & 3);
+        break;
+    case 2:
+        /* A counter that is enabled */
+        p4_write(0x3a0 + take(1) % 66,
+                 (uint64_t)take(1) << 25 | take(2) << 9 | 0xc);
+        p4_write(0x360 + how % 18, take(4) | 3u << 16 | 1u << 12);
+        p4_write(0x300 + how % 18, -take(1));
+        break;
+    case 3:
+    case 4:
+    case 5:
+        p4_run(how >> 7, (how & 0x7f) % PMU_NR_COUNTED, take(1) % 64);
+        break;
+    case 6:
+        same(pmu_rdpmc(&p4[0].state, &p4[0].config, ecx, &a),
+             pmu_rdpmc(&p4[1].state, &p4[1].config, ecx, &b), "RDPMC");
+        same(a, b, "what RDPMC shows");
+        same(pmu_setting(&p4[1].state, &p4[1].config, how, &setting), how < 18,
+             "a counter's existence");
+        break;
+    case 7:
+        p4_load();
+        break;
+    }
+}
+
+static void p4_steps(void)
+{
+    for (int i = 0; i < 2; i++) {
+        memset(&p4[i], 0, sizeof(p4[i]));
+        p4[i].config = config;
+        p4[i].config.netburst = &p4[i].regs;
+        pmu_reset(&p4[i].state, &p4[i].config);
+    }
+    while (input < input_end) {
+        uint8_t op = take(1);
+
+        p4_step(op, take(1));
+        p4_check();
+    }
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     input = data;
     input_end = data + size;
     memset(ref_fraction, 0, sizeof(ref_fraction));
     if (!take_config()) {
+        return 0;
+    }
+    if (pmu_is_netburst(config.flavour)) {
+        p4_steps();
         return 0;
     }
     memset(&lazy, 0, sizeof(lazy));
