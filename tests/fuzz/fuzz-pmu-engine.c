@@ -26,7 +26,7 @@ static bool old;                /* no PERFEVTSELs: the model knows no event */
 static unsigned width;          /* of a counter */
 static PmuState lazy, eager;
 static uint32_t ref_fraction[PMU_NR_ROWS];
-static uint64_t due;            /* records of the eager one's last instruction */
+static uint64_t due;            /* the eager one has these records now */
 static uint8_t storing;         /* what becomes of records */
 
 static void same(uint64_t a, uint64_t b, const char *what)
