@@ -298,7 +298,9 @@ list_files() {
         for f in $copies; do
             set -- --copy="$f" "$@"
         done
-        PWD=$(pwd) "$root/scripts/program-files" "$@" > "$run/names"
+        # Not every host's kernel runs the loader of 32-bit programs.
+        PWD=$(pwd) "$root/scripts/program-files" \
+            --i386 "$build/qemu-$release/build/qemu-i386" "$@" > "$run/names"
     ) || exit
 }
 
