@@ -48,7 +48,7 @@ class Recorder(predict.Skylake):
         self.control = (1 << self.COUNTERS) - 1     # at reset
         self.due, self.masked = [], False
         self.words = {}                 # address: value, bits that are known
-        self.index = self.maximum = self.threshold = self.area_at = 0
+        self.index = self.maximum = self.threshold = 0
         self.resets = resets
         self.after, self.frame = None, False
         self.checked = 0
@@ -153,7 +153,6 @@ class Recorder(predict.Skylake):
     def mark(self, state):
         name = state[1] & 0xffffffff
         if name == branches.NEW_AREA:
-            self.area_at = state[7]
             self.index, self.maximum, self.threshold = (
                 state[0], state[2], state[6])
             return
