@@ -1617,8 +1617,8 @@ sys.exit(status)
     def measure(self, *args):
         """
         Its output; a failure if that takes much memory, or long, where Python
-        sorts the addresses in 1: 0.6 is usual, 0.8 where memory is slow.
-        What the kernel takes for fresh pages differs between machines.
+        sorts the addresses in 1: 0.6 is usual, 1.2 has been seen, as machines
+        differ in what memory costs that is used in no order, and fresh pages.
         """
         for _ in range(3):
             start = os.times().user
@@ -1629,11 +1629,11 @@ sys.exit(status)
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)
             self.assertEqual(r.returncode, 0, r.stderr)
             seconds, kilobytes = map(float, r.stderr.split())
-            if seconds < 0.9 * sort:
+            if seconds < 1.5 * sort:
                 break
         self.sentence = (f'{seconds:.1f} s, {kilobytes / 1e3:.0f} MB; '
                          f'Python sorts the addresses in {sort:.1f} s')
-        self.assertLess(seconds, 0.9 * sort, self.sentence)
+        self.assertLess(seconds, 1.5 * sort, self.sentence)
         self.assertLess(kilobytes, 300000, self.sentence)
         return r.stdout
 
