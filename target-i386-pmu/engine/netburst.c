@@ -2,6 +2,7 @@
 /* Counters of Pentium 4: see netburst.h. */
 
 #include "netburst.h"
+#include "quantities.h"
 
 #define MSR_COUNTER     0x300u
 #define MSR_CCCR        0x360u
@@ -50,21 +51,7 @@ enum {
 #define FRONT_END_EVENT         0x08
 #define UOP_TYPE                0x02
 
-#define B(quantity) PMU_BIT(PMU_ ## quantity)
-#define COND        (B(COND_TAKEN) | B(COND_NOT_TAKEN))
-#define CALLS       (B(CALL) | B(CALL_IND))
-#define INDIRECT    (B(JMP_IND) | B(CALL_IND) | B(RET))
-#define TAKEN       (B(COND_TAKEN) | B(JMP) | B(JMP_IND) | CALLS | B(RET) | \
-                     B(FAR))
-#define M_COND      (B(MISP_COND_TAKEN) | B(MISP_COND_NOT_TAKEN))
-#define M_INDIRECT  (B(MISP_JMP_IND) | B(MISP_CALL_IND) | B(MISP_RET))
-#define M_TAKEN     (PMU_MISPREDICTED & ~B(MISP_COND_NOT_TAKEN))
-#define FROM_L3     (B(LOAD_L3) | B(LOAD_REMOTE) | B(LOAD_MODIFIED))
-#define NOT_L2      (FROM_L3 | B(LOAD_DRAM))
-#define NOT_L1      (B(LOAD_L2) | NOT_L2)
-#define LOAD_PAGES  (B(TLB_LOAD_L2) | B(TLB_LOAD_WALK))
-#define STORE_PAGES (B(TLB_STORE_L2) | B(TLB_STORE_WALK))
-#define CODE_PAGES  (B(TLB_FETCH_L2) | B(TLB_FETCH_WALK))
+#define TAKEN       (NEAR_TAKEN | B(FAR))
 
 /*
  * Events (SDM 19.15), of which each bit of the mask adds something.  What is
@@ -94,11 +81,11 @@ static const struct {
     { TBPU, 0x04, 0x0002, COND, 0 },            /* RETIRED_BRANCH_TYPE */
     { TBPU, 0x04, 0x0004, CALLS, 0 },
     { TBPU, 0x04, 0x0008, B(RET), 0 },
-    { TBPU, 0x04, 0x0010, INDIRECT, 0 },
+    { TBPU, 0x04, 0x0010, INDIRECT | B(RET), 0 },
     { TBPU, 0x05, 0x0002, M_COND, 0 },          /* and mispredicted */
     { TBPU, 0x05, 0x0004, B(MISP_CALL_IND), 0 },
     { TBPU, 0x05, 0x0008, B(MISP_RET), 0 },
-    { TBPU, 0x05, 0x0010, M_INDIRECT, 0 },
+    { TBPU, 0x05, 0x0010, M_INDIRECT | B(MISP_RET), 0 },
     { BSU, 0x0c, 0x0007, B(LOAD_L2), 0 },       /* BSQ_CACHE_REFERENCE */
     { BSU, 0x0c, 0x0038, FROM_L3, 0 },
     { BSU, 0x0c, 0x0100, NOT_L2, 0 },

@@ -1,58 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* Unit tests of PEBS: registers, when a record is due, and what is in it. */
 
-#include <string.h>
-#include <glib.h>
 #include "pebs.h"
+#include "pmu-state.h"
 
-#define PERFEVTSEL(n)   (0x186 + (n))
-#define PMC(n)          (0xc1 + (n))
-#define FIXED_CTR(i)    (0x309 + (i))
-#define FIXED_CTR_CTRL  0x38d
-#define GLOBAL_STATUS   0x38e
-#define GLOBAL_CTRL     0x38f
-#define STATUS_RESET    0x390
-#define GLOBAL_INUSE    0x392
 #define PEBS_ENABLE     0x3f1
 #define PEBS_DATA_CFG   0x3f2
 
-#define USR             (1u << 16)
-#define OS              (1u << 17)
-#define INT             (1u << 20)
-#define EN              (1u << 22)
-#define RUN             (USR | OS | EN)
 #define CYCLES_PP       (RUN | 1u << 23 | 16u << 24)
 #define ADAPTIVE        (1ull << 34)
 #define OVF_BUF         (1ull << 62)
-#define FIXED_BIT(i)    (1ull << (32 + (i)))
 
 #define INSNS           0xc0
 #define BRANCHES        0xc4
-
-static PmuState pmu;
-static PmuConfig config;
-
-static void be(unsigned model)
-{
-    const PmuFlavour *flavour = pmu_flavour(PMU_VENDOR_INTEL, 6, model);
-
-    pmu_config_init(&config, flavour);
-    memset(&pmu, 0, sizeof(pmu));
-    pmu_reset(&pmu, &config);
-}
-
-static void wr(uint32_t msr, uint64_t val)
-{
-    g_assert_cmpint(pmu_wrmsr(&pmu, &config, msr, val), ==, PMU_MSR_OK);
-}
-
-static uint64_t rd(uint32_t msr)
-{
-    uint64_t val = 0xbad;
-
-    g_assert_cmpint(pmu_rdmsr(&pmu, &config, msr, &val), ==, PMU_MSR_OK);
-    return val;
-}
 
 static bool is_gp(uint32_t msr, uint64_t val)
 {
@@ -190,7 +150,7 @@ static void test_registers(void)
         bool adaptive = parts[i].format == 4;
         uint64_t val;
 
-        be(parts[i].model);
+        be_intel(parts[i].model);
         g_assert_cmpint(PMU_CAP_PEBS_FORMAT(config.perf_capabilities), ==,
                         parts[i].format);
         for (int bit = 0; bit < 64; bit++) {
@@ -219,12 +179,12 @@ static void test_registers(void)
                         PMU_MSR_GP);
         g_assert_cmphex(pmu_misc_enable(&config), ==, 0x1880);
     }
-    be(0x6a);
+    be_intel(0x6a);
     config.pdcm = false;
     g_assert_true(is_gp(PEBS_ENABLE, 0));
-    be(0x0e);
+    be_intel(0x0e);
     g_assert_true(is_gp(PEBS_ENABLE, 0));
-    be(0xdd);
+    be_intel(0xdd);
     g_assert_true(is_gp(PEBS_ENABLE, 0));
 }
 
@@ -255,7 +215,7 @@ static void test_fixed(void)
         }
         /* At all distances from a page's end */
         for (uint64_t at = BUFFER; at < BUFFER + 4096; at += 15) {
-            be(parts[i].model);
+            be_intel(parts[i].model);
             set_area(at, 3 * parts[i].size, 400);
             set_sample();
             start(INSNS, 1);
@@ -336,7 +296,7 @@ static void test_adaptive(void)
 
         data = cfg & 32 ? (cfg & 15) | entries[2] << 24 : data;
         for (uint64_t at = BUFFER; at < BUFFER + 4096; at += 255) {
-            be(0x6a);
+            be_intel(0x6a);
             set_area(at, 3 * 4096, 3 * 4096);
             set_sample();
             wr(PEBS_DATA_CFG, data);
@@ -370,7 +330,7 @@ static void test_adaptive(void)
         }
     }
     /* Without "baseline" there is the first group only. */
-    be(0x6a);
+    be_intel(0x6a);
     config.perf_capabilities &= ~(uint64_t)PMU_CAP_PEBS_BASELINE;
     set_area(BUFFER, 4096, 4096);
     start(INSNS, 1);
@@ -382,7 +342,7 @@ static void test_adaptive(void)
 static void test_arming(void)
 {
     for (unsigned left = 1; left < 20; left++) {
-        be(0x5e);
+        be_intel(0x5e);
         set_area(BUFFER, 4000, 4000);
         start(BRANCHES, left);
         for (unsigned i = 1; i <= left; i++) {
@@ -416,7 +376,7 @@ static void test_arming(void)
         g_assert_cmphex(records, ==, 0);
     }
     /* Clocks, as Linux asks for them */
-    be(0x3c);
+    be_intel(0x3c);
     set_area(BUFFER, 4000, 4000);
     start(0x1c2 | CYCLES_PP, 2);
     insn(PMU_INSNS);
@@ -455,7 +415,7 @@ static void test_arming(void)
 
 static void test_enable(void)
 {
-    be(0x5e);
+    be_intel(0x5e);
     set_area(BUFFER, 4000, 4000);
     /* EVTSEL.INT has no effect */
     start(INSNS | INT, 1);
@@ -500,7 +460,7 @@ static void test_threshold(void)
         for (uint64_t threshold = 0; threshold < 5; threshold++) {
             unsigned size = model == 0x5e ? 200 : 192;
 
-            be(model);
+            be_intel(model);
             pmu.debugctl = 1u << 12;
             set_area(BUFFER, 3 * size, threshold * size);
             put(AREA + 0x40, -1);
@@ -533,7 +493,7 @@ static void test_dropped(void)
     } pages[] = { { 0, true }, { 1, false }, { 2, false } };
 
     for (unsigned i = 0; i < G_N_ELEMENTS(pages); i++) {
-        be(0x3c);
+        be_intel(0x3c);
         set_area(BUFFER + 4000, 4000, 0);
         start(INSNS, 1);
         insn(PMU_INSNS);
@@ -556,7 +516,7 @@ static void test_dropped(void)
             4000 - 191, 4001, -2 - BUFFER, 0
         };
 
-        be(0x3c);
+        be_intel(0x3c);
         set_area(BUFFER, 4000, 4000);
         put(AREA + 0x28, BUFFER + index[i]);
         put(AREA + 0x38, -1);
@@ -566,7 +526,7 @@ static void test_dropped(void)
         g_assert_cmphex(records, ==, index[i] ? 0 : 1);
     }
     /* A record over the area: what it says has been read before. */
-    be(0x3c);
+    be_intel(0x3c);
     set_area(AREA, 4000, 192);
     start(INSNS, 1);
     insn(PMU_INSNS);
@@ -580,7 +540,7 @@ static void test_several(void)
     for (unsigned i = 0; i < G_N_ELEMENTS(parts); i++) {
         uint64_t counters;
 
-        be(parts[i].model);
+        be_intel(parts[i].model);
         counters = parts[i].enable & ((1u << config.counters) - 1);
         set_area(BUFFER, 4000, 4000);
         for (unsigned n = 0; counters >> n; n++) {
@@ -635,7 +595,7 @@ static void test_precise(void)
     };
 
     for (unsigned i = 0; i < G_N_ELEMENTS(tests); i++) {
-        be(tests[i].model);
+        be_intel(tests[i].model);
         set_area(BUFFER, 4000, 4000);
         start(tests[i].event | INT, 1);
         g_assert_cmpint(insn(tests[i].q), ==, !tests[i].precise);
@@ -649,7 +609,7 @@ static void test_load(void)
 {
     PmuState saved;
 
-    be(0x6a);
+    be_intel(0x6a);
     set_area(BUFFER, 4000, 4000);
     wr(PEBS_DATA_CFG, 2);
     start(INSNS | ADAPTIVE, 1);
@@ -664,7 +624,7 @@ static void test_load(void)
     check_adaptive(BUFFER, 2, 1);
 
     for (unsigned i = 0; i < G_N_ELEMENTS(parts); i++) {
-        be(parts[i].model);
+        be_intel(parts[i].model);
         pmu.global_status = OVF_BUF;
         pmu.pebs_enable = pmu.pebs_armed = parts[i].enable;
         g_assert_true(pmu_load_state(&pmu, &config));
@@ -680,7 +640,7 @@ static void test_load(void)
         pmu.pebs_data_cfg = 16;
         g_assert_false(pmu_load_state(&pmu, &config));
     }
-    be(0x6a);
+    be_intel(0x6a);
     pmu = saved;
     config.perf_capabilities &= ~(uint64_t)PMU_CAP_PEBS;
     g_assert_false(pmu_load_state(&pmu, &config));

@@ -4,21 +4,10 @@
  * that runs a program clock by clock.
  */
 
-#include <string.h>
-#include <glib.h>
-#include "netburst.h"
-#include "pmu.h"
+#include "pmu-state.h"
 
-#define PERFEVTSEL(n)   (0x186 + (n))
-#define PMC(n)          (0xc1 + (n))
 #define A_PMC(n)        (0x4c1 + (n))
-#define FIXED_CTR(i)    (0x309 + (i))
-#define FIXED_CTR_CTRL  0x38d
-#define GLOBAL_STATUS   0x38e
-#define GLOBAL_CTRL     0x38f
-#define STATUS_RESET    0x390
 #define STATUS_SET      0x391
-#define GLOBAL_INUSE    0x392
 #define PERF_CAPS       0x345
 #define K7_EVTSEL(n)    (0xc0010000 + (n))
 #define K7_PERFCTR(n)   (0xc0010004 + (n))
@@ -29,15 +18,10 @@
 #define V2_STATUS_CLR   0xc0000302
 #define V2_STATUS_SET   0xc0000303
 
-#define USR             (1u << 16)
-#define OS              (1u << 17)
 #define EDGE            (1u << 18)
-#define INT             (1u << 20)
 #define ANY             (1u << 21)
-#define EN              (1u << 22)
 #define INV             (1u << 23)
 #define CMASK(n)        ((uint32_t)(n) << 24)
-#define RUN             (USR | OS | EN)
 #define GUEST_ONLY      (1ull << 40)
 #define HOST_ONLY       (1ull << 41)
 
@@ -47,29 +31,8 @@
 #define FREEZE_PERFMON  (1u << 12)
 #define FREEZE_SMM      (1u << 14)
 
-#define FIXED_BIT(i)    (1ull << (32 + (i)))
 #define ONES(n)         ((1ull << (n)) - 1)
 #define WIDTH           48
-
-static PmuState pmu;
-static PmuConfig config;
-static NetburstState netburst;
-
-static void be(PmuVendor vendor, unsigned family, unsigned model)
-{
-    const PmuFlavour *flavour = pmu_flavour(vendor, family, model);
-
-    g_assert_nonnull(flavour);
-    pmu_config_init(&config, flavour);
-    config.netburst = pmu_is_netburst(flavour) ? &netburst : NULL;
-    memset(&pmu, 0, sizeof(pmu));
-    pmu_reset(&pmu, &config);
-}
-
-static void be_intel(unsigned model)
-{
-    be(PMU_VENDOR_INTEL, 6, model);
-}
 
 static void be_version(unsigned version)
 {
@@ -94,19 +57,6 @@ static void be_lbr_v2(void)
 static void be_k7(void)
 {
     be(PMU_VENDOR_AMD, 15, 0x6b);
-}
-
-static void wr(uint32_t msr, uint64_t val)
-{
-    g_assert_cmpint(pmu_wrmsr(&pmu, &config, msr, val), ==, PMU_MSR_OK);
-}
-
-static uint64_t rd(uint32_t msr)
-{
-    uint64_t val = 0xbad;
-
-    g_assert_cmpint(pmu_rdmsr(&pmu, &config, msr, &val), ==, PMU_MSR_OK);
-    return val;
 }
 
 /* The state, but for what may follow from it, stays as it was. */
