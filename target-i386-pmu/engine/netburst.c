@@ -156,6 +156,17 @@ static uint64_t front_end(const NetburstState *s)
     return tagged;
 }
 
+/*
+ * No event happens more often in a clock than 15 times, so this is all clocks,
+ * whatever the ESCR has (SDM, "Non-Sleep Clockticks"): even of none, as Linux
+ * has it for cycles beside its watchdog.
+ */
+static bool is_always(uint32_t cccr)
+{
+    return (cccr & CCCR_COMPARE) && (cccr & CCCR_COMPLEMENT) &&
+           CCCR_THRESHOLD(cccr) == THRESHOLD_MAX;
+}
+
 NetburstEvent netburst_event(const NetburstState *s, unsigned n)
 {
     uint32_t cccr = s->cccr[n], escr = escr_of(s, n);
@@ -183,8 +194,7 @@ NetburstEvent netburst_event(const NetburstState *s, unsigned n)
         e.known = true;
         e.add |= event == REPLAY_EVENT ? replayed(s) : front_end(s);
     }
-    /* No event happens more often in a clock than that: watchdogs need it. */
-    if (e.inv && e.cmask > THRESHOLD_MAX) {
+    if (is_always(cccr)) {
         e.known = true;
         e.add = B(CYCLES);
         e.sub = 0;
@@ -200,6 +210,9 @@ uint8_t netburst_rows(const NetburstState *s, unsigned n)
 
     if (!(s->cccr[n] & CCCR_ENABLE) || !(s->cccr[n] & CCCR_ONE_THREAD)) {
         return 0;
+    }
+    if (is_always(s->cccr[n])) {
+        escr = ESCR_OS | ESCR_USR;
     }
     return (uint8_t)(!!(escr & ESCR_OS) << PMU_OS |
                      !!(escr & ESCR_USR) << PMU_USR);

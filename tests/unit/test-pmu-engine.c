@@ -1638,15 +1638,15 @@ static void test_p4_map(void)
             uint16_t escr = map[n < 16 ? n / 2 : n - 10][select];
 
             for (uint32_t msr = 0x3a0; msr <= 0x3e1; msr++) {
+                PmuSetting setting;
                 uint64_t val;
 
                 if (pmu_rdmsr(&pmu, &config, msr, &val) != PMU_MSR_OK) {
                     continue;
                 }
-                wr(P4_COUNTER(n), 0);
-                p4_count(n, select, msr, P4_EVENT(0x3f, 0) | P4_OS, P4_CYCLES);
-                run(PMU_OS, 5);
-                g_assert_cmpint(rd(P4_COUNTER(n)), ==, msr == escr ? 5 : 0);
+                p4_count(n, select, msr, P4_OS, 0);
+                g_assert_true(pmu_setting(&pmu, &config, n, &setting));
+                g_assert_cmpint(setting.os, ==, msr == escr);
                 wr(msr, 0);
             }
         }
@@ -1797,14 +1797,16 @@ static void test_p4_compare(void)
     wr(P4_COUNTER(12), 0);
     wr(P4_COUNTER(0), 0);
     config.refclk_ratio = 500;
-    p4_count(12, 5, 0x3cc, P4_EVENT(0x0c, 0xff) | P4_OS, P4_CYCLES);
+    p4_count(12, 0, 0x3cc, P4_EVENT(0x0c, 0xff) | P4_USR, P4_CYCLES);
     p4_count(0, 6, 0x3a2, P4_EVENT(0x17, 3) | P4_OS, P4_COMPARE | P4_EDGE);
     run(PMU_OS, 10);
     check_rdpmc(12, 30);
     check_rdpmc(0, 15);
+    run(PMU_USR, 10);
+    check_rdpmc(12, 60);
     wr(P4_CCCR(12), P4_ENABLE | P4_SELECT(5));
     run(PMU_OS, 10);
-    check_rdpmc(12, 30);
+    check_rdpmc(12, 60);
 }
 
 static void test_p4_events(void)
