@@ -5,9 +5,7 @@
  * Cyrix, WinChip and VIA C3.  They do not interrupt, so all are a-mode ones.
  */
 
-#include "pmu-kernel.h"
-
-enum { YIELD = 33, PMI = 0xee };
+#include "pmu-driver.h"
 
 #define MSR_CESR        0x11
 #define MSR_CTR(n)      (0x12 + (n))
@@ -46,10 +44,7 @@ typedef struct Task {
     Regs regs;
     Control control;
     uint32_t id;                        /* what is in the control register */
-    struct {
-        uint32_t start;
-        uint64_t sum;
-    } pmc[2];
+    Sum pmc[2];
 } Task;
 
 static uint32_t cached;
@@ -119,8 +114,7 @@ static void resume(Task *t)
 static void suspend(Task *t)
 {
     for (int n = 0; n < t->control.nractrs; n++) {
-        t->pmc[n].sum += (uint32_t)read_counter(t->control.pmc_map[n]) -
-                         t->pmc[n].start;
+        accumulate(&t->pmc[n], read_counter(t->control.pmc_map[n]));
     }
 }
 
@@ -134,25 +128,6 @@ static unsigned run_task(Task *t)
     t->regs = regs;
     suspend(t);
     return vector;
-}
-
-#define PROGRAM_INSNS(n)        (5 * (n) + 1)   /* with INT EXIT */
-#define PROGRAM_BRANCHES(n)     (2 * (n) + 1)
-CODE(program, "1: nop\n nop\n int $33\n dec %ecx\n jnz 1b")
-#define OTHER_INSNS(n)          (8 * (n) + 2)
-#define OTHER_BRANCHES(n)       (4 * (n) + 2)
-CODE(other, "1: call 2f\n nop\n int $33\n dec %ecx\n jnz 1b\n jmp 3f\n"
-     "2: nop\n nop\n ret\n 3:")
-/* EAX is what the counter in ECX has counted of 100 NOPs and one. */
-CODE(reader, "rdpmc\n mov %eax, %ebx\n"
-     ".rept 101\n nop\n .endr\n rdpmc\n sub %ebx, %eax")
-
-static void start_task(Task *t, void (*code)(void), uint32_t ecx)
-{
-    set_up(USER_CODE64, (uintptr_t)code);
-    regs.rflags |= FLAG_IF;
-    regs.rcx = ecx;
-    t->regs = regs;
 }
 
 /* Events of both counters, or the one that there is */
@@ -190,32 +165,22 @@ static void test_control(void)
 static void test_tasks(void)
 {
     static Task a, b;
-    int done = 0;
     unsigned first, again;
 
     a.control = a_mode(cpu->other_insns, cpu->branches);
     b.control = a_mode(cpu->branches, cpu->insns);
     update_control(&a);
     update_control(&b);
-    start_task(&a, program, 300);
-    start_task(&b, other, 500);
-    for (bool run_a = true, run_b = true; run_a || run_b; ) {
-        if (run_a && run_task(&a) == EXIT) {
-            run_a = false;
-            done++;
-        }
-        if (run_b && run_task(&b) == EXIT) {
-            run_b = false;
-            done++;
-        }
-    }
-    report(done == 2 && a.pmc[0].sum == PROGRAM_INSNS(300) &&
+    start_program(&a.regs, program, 300);
+    start_program(&b.regs, other, 500);
+    take_turns(run_task, &a, &b);
+    report(a.pmc[0].sum == PROGRAM_INSNS(300) &&
            a.pmc[1].sum == PROGRAM_BRANCHES(300),
            "%s: counters of a task sum up what it does", cpu->name);
     report(b.pmc[0].sum == OTHER_BRANCHES(500) &&
            b.pmc[1].sum == OTHER_INSNS(500),
            "%s: those of the other task, too", cpu->name);
-    start_task(&a, program, 3);
+    start_program(&a.regs, program, 3);
     msr_writes = 0;
     run_task(&a);
     first = msr_writes;
@@ -227,7 +192,7 @@ static void test_tasks(void)
     wrmsr(MSR_CESR, 0);
     cached = 0;
     first = read_counter(0);
-    run_function(3, program);
+    run_function(3, nops);
     report(read_counter(0) == first, "%s: no level, and it has stopped",
            cpu->name);
 }
@@ -275,7 +240,7 @@ static void test_width(void)
     update_control(&t);
     resume(&t);
     wrmsr(msr, last - 50);
-    start_task(&t, program, 100);
+    start_program(&t.regs, program, 100);
     do {
         regs = t.regs;
         run();
@@ -292,7 +257,7 @@ static void test_width(void)
     } else {
         ok &= rdmsr(msr) < 100000;
     }
-    report(ok && APIC(APIC_LVTPC) == PMI,
+    report(ok && APIC(APIC_LVTPC) == LOCAL_PERFCTR_VECTOR,
            "%s: %d bits, and no interrupt behind the last", cpu->name,
            cpu->width);
 }
@@ -377,7 +342,7 @@ int main(void)
     if (!cpu) {
         return report_summary();
     }
-    apic_init(PMI);
+    apic_init(LOCAL_PERFCTR_VECTOR);
     write_cr4(read_cr4() | CR4_PCE);
     clear_counters();
     test_control();

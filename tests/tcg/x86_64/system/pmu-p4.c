@@ -4,9 +4,9 @@
  * (its document low-level-x86.txt), and what else asks for their interrupts.
  */
 
-#include "pmu-kernel.h"
+#include "pmu-driver.h"
 
-enum { YIELD = 33, LOCAL_PERFCTR_VECTOR = 0xee, COUNTERS = 18 };
+enum { COUNTERS = 18 };
 
 #define MSR_COUNTER(n)      (0x300 + (n))
 #define MSR_CCCR(n)         (0x360 + (n))
@@ -51,10 +51,7 @@ typedef struct Task {
     Regs regs;
     Control control;
     uint32_t escr_map[3];
-    struct {
-        uint32_t start;
-        uint64_t sum;
-    } pmc[3];
+    Sum pmc[3];
     unsigned interrupts;
 } Task;
 
@@ -137,15 +134,11 @@ static bool update_control(Task *t)
 static void suspend(Task *t)
 {
     for (int n = 0; n < nr_counters(t); n++) {
-        uint32_t now;
-
         if (n >= t->control.nractrs) {
             /* Which clears OVF as well */
             wrmsr(MSR_CCCR(pmc_of(t, n)), 0);
         }
-        now = rdpmc(t->control.pmc_map[n]);
-        t->pmc[n].sum += now - t->pmc[n].start;
-        t->pmc[n].start = now;
+        accumulate(&t->pmc[n], rdpmc(t->control.pmc_map[n]));
     }
 }
 
@@ -173,23 +166,10 @@ static unsigned identify_overflow(Task *t)
     unsigned mask = 0;
 
     for (int n = t->control.nractrs; n < nr_counters(t); n++) {
-        if ((int32_t)t->pmc[n].start >= 0) {
-            t->pmc[n].start = t->control.ireset[n];
-            mask |= 1u << n;
-        }
+        mask |= restarts(&t->pmc[n], t->control.ireset[n]) << n;
     }
     APIC(APIC_LVTPC) = LOCAL_PERFCTR_VECTOR;
     return mask;
-}
-
-static unsigned pending_vector(void)
-{
-    void allow(void)
-    {
-        asm volatile("sti\n nop\n cli");
-    }
-
-    return run_function(0, allow);
 }
 
 static unsigned run_task(Task *t)
@@ -201,30 +181,14 @@ static unsigned run_task(Task *t)
     vector = run();
     t->regs = regs;
     suspend(t);
-    if (vector == LOCAL_PERFCTR_VECTOR ||
-        pending_vector() == LOCAL_PERFCTR_VECTOR) {
-        APIC(APIC_EOI) = 0;
-        t->interrupts++;
-    }
+    t->interrupts += interrupted(vector);
     return vector;
 }
 
-#define PROGRAM_INSNS(n)        (5 * (n) + 1)   /* with INT EXIT */
-#define PROGRAM_JCC(n)          (n)
-CODE(program, "1: nop\n nop\n int $33\n dec %ecx\n jnz 1b")
-CODE(nops, ".rept 1000\n nop\n .endr")
-/* EAX is what fast RDPMC of counter 12 has counted of 100 NOPs and one. */
-CODE(reader, "mov $0x8000000c, %ecx\n rdpmc\n mov %eax, %ebx\n"
-     ".rept 100\n nop\n .endr\n mov $0x8000000c, %ecx\n rdpmc\n"
-     "sub %ebx, %eax")
-
-static void start_task(Task *t, void (*code)(void), uint32_t times)
-{
-    set_up(USER_CODE64, (uintptr_t)code);
-    regs.rflags |= FLAG_IF;
-    regs.rcx = times;
-    t->regs = regs;
-}
+CODE(nothing, "")
+/* Branches that have a type: direct JMP and INT have none. */
+#define PROGRAM_TYPES(n)    (n)
+#define OTHER_TYPES(n)      (3 * (n))
 
 /* Instructions with IQ's first counter, and conditional branches */
 static Control a_mode(void)
@@ -275,27 +239,23 @@ static void test_control(void)
 static void test_a_mode(void)
 {
     static Task a, b;
-    bool done[2] = { };
 
     a.control = a_mode();
     b.control = a_mode();
     b.control.pmc_map[0] = 17;
     update_control(&a);
     report(update_control(&b), "counter 17 for counter 12");
-    start_task(&a, program, 300);
-    start_task(&b, program, 500);
-    while (!done[0] || !done[1]) {
-        done[0] = done[0] || run_task(&a) == EXIT;
-        done[1] = done[1] || run_task(&b) == EXIT;
-    }
+    start_program(&a.regs, program, 300);
+    start_program(&b.regs, other, 500);
+    take_turns(run_task, &a, &b);
     report(a.pmc[0].sum == PROGRAM_INSNS(300) &&
-           a.pmc[1].sum == PROGRAM_JCC(300) &&
+           a.pmc[1].sum == PROGRAM_TYPES(300) &&
            a.pmc[2].sum == PROGRAM_INSNS(300),
            "a-mode counters of a task sum up what it does");
-    report(b.pmc[0].sum == PROGRAM_INSNS(500) &&
-           b.pmc[1].sum == PROGRAM_JCC(500),
+    report(b.pmc[0].sum == OTHER_INSNS(500) &&
+           b.pmc[1].sum == OTHER_TYPES(500),
            "those of the other task, too");
-    start_task(&a, reader, 0);
+    start_program(&a.regs, reader, FAST_RDPMC | 12);
     report(run_task(&a) == EXIT && (uint32_t)a.regs.rax == 103,
            "a program counts 103 instructions with RDPMC");
 }
@@ -309,7 +269,7 @@ static void test_i_mode(int period)
 
     t.control = i_mode(14, ESCR_USR, -period);
     update_control(&t);
-    start_task(&t, program, 300);
+    start_program(&t.regs, program, 300);
     do {
         unsigned before = t.interrupts, mask;
 
@@ -333,7 +293,7 @@ static void test_start_values(void)
     for (int32_t left = 1; left < 1000; left += 37) {
         t.control = i_mode(14, ESCR_USR, -left);
         update_control(&t);
-        start_task(&t, nops, 0);
+        start_program(&t.regs, nops, 0);
         ok &= run_task(&t) == LOCAL_PERFCTR_VECTOR &&
               t.regs.rip == (uintptr_t)nops + left &&
               t.pmc[1].start == 0 && t.pmc[1].sum == left;
@@ -343,7 +303,7 @@ static void test_start_values(void)
     t.control = i_mode(14, ESCR_USR, -1);
     t.control.evntsel[1] |= CCCR_FORCE_OVF;
     update_control(&t);
-    start_task(&t, nops, 0);
+    start_program(&t.regs, nops, 0);
     for (int i = 1; i <= 100; i++) {
         ok &= run_task(&t) == LOCAL_PERFCTR_VECTOR &&
               t.regs.rip == (uintptr_t)nops + i && identify_overflow(&t) == 2;
@@ -392,16 +352,36 @@ static void test_level(void)
     report(ok && pending_vector() == EXIT, "OVF_PMI asks for what is there");
 }
 
-/* The watchdog's: cycles with any event, at most 15 of them in one */
+/* What @code counts for @escr beyond what running nothing does */
+static uint64_t compared(uint32_t escr, uint32_t select, void (*code)(void))
+{
+    void (*const codes[])(void) = { nothing, code };
+    uint64_t counts[2];
+
+    for (int i = 0; i < 2; i++) {
+        wrmsr(0x3b8, escr);
+        wrmsr(MSR_COUNTER(12), 0);
+        wrmsr(MSR_CCCR(12), CCCR_RUN | select | CCCR_COMPARE |
+              CCCR_COMPLEMENT | CCCR_THRESHOLD(15));
+        run_function(3, codes[i]);
+        wrmsr(MSR_CCCR(12), 0);
+        counts[i] = rdpmc(12);
+    }
+    return counts[1] - counts[0];
+}
+
+/*
+ * The watchdog's: cycles with any event, at most 15 of them in one, which ESCRs
+ * have no say in; for Linux' alias of cycles, CCCR selects one that there is not.
+ */
 static void test_compare(void)
 {
-    wrmsr(0x3b8, ESCR_EVENT(0x3f, 0xffff) | ESCR_USR);
-    wrmsr(MSR_COUNTER(12), 0);
-    wrmsr(MSR_CCCR(12), CCCR_RUN | CCCR_SELECT(OF_CRU) | CCCR_COMPARE |
-          CCCR_COMPLEMENT | CCCR_THRESHOLD(15));
-    run_function(3, nops);
-    wrmsr(MSR_CCCR(12), 0);
-    report(rdpmc(12) == 1001, "clocks with at most 15 of any event: all");
+    report(compared(ESCR_EVENT(0x3f, 0xffff) | ESCR_USR,
+                    CCCR_SELECT(OF_CRU), nops) == 1000,
+           "clocks with at most 15 of any event: all");
+    report(compared(ESCR_EVENT(0x3f, 0xffff) | ESCR_OS, CCCR_SELECT(OF_CRU),
+                    nops) == 1000 && compared(0, 0, nops) == 1000,
+           "at all levels");
 }
 
 static void test_cascade(void)

@@ -9,9 +9,7 @@
  * successors, and the generic x86 that has a TSC only.
  */
 
-#include "pmu-kernel.h"
-
-enum { YIELD = 33, LOCAL_PERFCTR_VECTOR = 0xee };
+#include "pmu-driver.h"
 
 #define MAX_COUNTERS    4
 #define P6_RESERVED     0x00280000u     /* evntsel bits 21 and 19 */
@@ -49,12 +47,7 @@ typedef struct Control {
 typedef struct State {
     Control control;
     uint32_t id;                        /* of the control data */
-    uint32_t tsc_start;
-    uint64_t tsc_sum;
-    struct {
-        uint32_t start;
-        uint64_t sum;
-    } pmc[MAX_COUNTERS];
+    Sum tsc, pmc[MAX_COUNTERS];
 } State;
 
 /* Of the processor: what its registers have */
@@ -132,7 +125,7 @@ static bool update_control(State *s)
     if (used && !cpu->own_enable && !(used & 1)) {
         return false;                   /* EVNTSEL0 has the enable bit. */
     }
-    s->tsc_sum = 0;
+    s->tsc.sum = 0;
     s->id = ++last_id;
     return true;
 }
@@ -148,30 +141,14 @@ static void write_control(const State *s)
     cache.id = s->id;
 }
 
-static void read_counters(State *s, uint32_t *tsc, uint32_t *pmc)
-{
-    *tsc = s->control.tsc_on ? rdtsc() : 0;
-    for (int n = 0; n < nr_counters(s); n++) {
-        pmc[n] = rdpmc(s->control.pmc_map[n]);
-    }
-}
-
-static void accumulate(State *s)
-{
-    uint32_t tsc, pmc[MAX_COUNTERS];
-
-    read_counters(s, &tsc, pmc);
-    s->tsc_sum += tsc - s->tsc_start;
-    s->tsc_start = tsc;
-    for (int n = 0; n < nr_counters(s); n++) {
-        s->pmc[n].sum += pmc[n] - s->pmc[n].start;
-        s->pmc[n].start = pmc[n];
-    }
-}
-
 static void suspend(State *s)
 {
-    accumulate(s);
+    if (s->control.tsc_on) {
+        accumulate(&s->tsc, rdtsc());
+    }
+    for (int n = 0; n < nr_counters(s); n++) {
+        accumulate(&s->pmc[n], rdpmc(s->control.pmc_map[n]));
+    }
     /* An interrupt must not come in another task. */
     for (int n = s->control.nractrs; n < nr_counters(s); n++) {
         write_evntsel(s->control.pmc_map[n], 0);
@@ -181,8 +158,6 @@ static void suspend(State *s)
 
 static void resume(State *s)
 {
-    uint32_t pmc[MAX_COUNTERS];
-
     for (int n = s->control.nractrs; n < nr_counters(s); n++) {
         int i = s->control.pmc_map[n];
 
@@ -190,9 +165,9 @@ static void resume(State *s)
         write_perfctr(i, s->pmc[n].start);
     }
     write_control(s);
-    read_counters(s, &s->tsc_start, pmc);
+    s->tsc.start = rdtsc();
     for (int n = 0; n < s->control.nractrs; n++) {
-        s->pmc[n].start = pmc[n];
+        s->pmc[n].start = rdpmc(s->control.pmc_map[n]);
     }
 }
 
@@ -202,23 +177,9 @@ static unsigned identify_overflow(State *s)
     unsigned mask = 0;
 
     for (int n = s->control.nractrs; n < nr_counters(s); n++) {
-        if ((int32_t)s->pmc[n].start >= 0) {
-            s->pmc[n].start = s->control.ireset[n];
-            mask |= 1u << n;
-        }
+        mask |= restarts(&s->pmc[n], s->control.ireset[n]) << n;
     }
     return mask;
-}
-
-/* The interrupt of the instruction that has entered the kernel */
-static bool is_interrupt_pending(void)
-{
-    void allow(void)
-    {
-        asm volatile("sti\n nop\n cli");
-    }
-
-    return run_function(0, allow) == LOCAL_PERFCTR_VECTOR;
 }
 
 /* The task runs until it is interrupted, or ends; returns the vector. */
@@ -231,36 +192,13 @@ static unsigned run_task(Task *t)
     vector = run();
     t->regs = regs;
     suspend(&t->state);
-    if (vector == LOCAL_PERFCTR_VECTOR || is_interrupt_pending()) {
-        APIC(APIC_EOI) = 0;
+    if (interrupted(vector)) {
         if (cpu->masks) {
             APIC(APIC_LVTPC) = LOCAL_PERFCTR_VECTOR;
         }
         t->interrupts++;
     }
     return vector;
-}
-
-/* Programs; ECX is how often they go round. */
-#define PROGRAM_INSNS(n)        (5 * (n) + 1)   /* with INT EXIT */
-#define PROGRAM_BRANCHES(n)     (2 * (n) + 1)
-CODE(program, "1: nop\n nop\n int $33\n dec %ecx\n jnz 1b")
-#define OTHER_INSNS(n)          (8 * (n) + 2)
-#define OTHER_BRANCHES(n)       (4 * (n) + 2)
-CODE(other, "1: call 2f\n nop\n int $33\n dec %ecx\n jnz 1b\n jmp 3f\n"
-     "2: nop\n nop\n ret\n 3:")
-/* EAX is what RDPMC of counter 0 has counted of 100 NOPs and one. */
-CODE(reader, "xor %ecx, %ecx\n rdpmc\n mov %eax, %ebx\n"
-     ".rept 100\n nop\n .endr\n xor %ecx, %ecx\n rdpmc\n sub %ebx, %eax")
-CODE(nops, ".rept 1000\n nop\n .endr")
-
-static void start_task(Task *t, void (*code)(void), uint32_t times)
-{
-    set_up(USER_CODE64, (uintptr_t)code);
-    regs.rflags |= FLAG_IF;
-    regs.rcx = times;
-    t->regs = regs;
-    t->interrupts = 0;
 }
 
 static uint32_t enable(int pmc)
@@ -314,7 +252,6 @@ static void test_a_mode(void)
 {
     static Task a, b;
     unsigned first, again;
-    int done = 0;
 
     a.state.control = a_mode();
     b.state.control = a_mode();
@@ -323,27 +260,18 @@ static void test_a_mode(void)
     b.state.control.evntsel[1] = cpu->insns | EVTSEL_USR | enable(1);
     update_control(&a.state);
     update_control(&b.state);
-    start_task(&a, program, 300);
-    start_task(&b, other, 500);
-    for (bool run_a = true, run_b = true; run_a || run_b; ) {
-        if (run_a && run_task(&a) == EXIT) {
-            run_a = false;
-            done++;
-        }
-        if (run_b && run_task(&b) == EXIT) {
-            run_b = false;
-            done++;
-        }
-    }
-    report(done == 2 && a.state.pmc[0].sum == PROGRAM_INSNS(300) &&
+    start_program(&a.regs, program, 300);
+    start_program(&b.regs, other, 500);
+    take_turns(run_task, &a, &b);
+    report(a.state.pmc[0].sum == PROGRAM_INSNS(300) &&
            a.state.pmc[1].sum == PROGRAM_BRANCHES(300),
            "%s: a-mode counters of a task sum up what it does", cpu->name);
     report(b.state.pmc[0].sum == OTHER_BRANCHES(500) &&
            b.state.pmc[1].sum == OTHER_INSNS(500),
            "%s: those of the other task, too", cpu->name);
-    report(a.state.tsc_sum && b.state.tsc_sum, "%s: and the TSC", cpu->name);
+    report(a.state.tsc.sum && b.state.tsc.sum, "%s: and the TSC", cpu->name);
 
-    start_task(&a, program, 3);
+    start_program(&a.regs, program, 3);
     msr_writes = 0;
     run_task(&a);
     first = msr_writes;
@@ -360,7 +288,7 @@ static void test_rdpmc(void)
 
     t.state.control = a_mode();
     update_control(&t.state);
-    start_task(&t, reader, 0);
+    start_program(&t.regs, reader, 0);
     report(run_task(&t) == EXIT && (uint32_t)t.regs.rax == 103,
            "%s: a program counts 103 instructions with RDPMC", cpu->name);
 }
@@ -378,7 +306,8 @@ static void test_i_mode(const char *name, uint8_t event, int period,
     between.state.control = a_mode();
     update_control(&t.state);
     update_control(&between.state);
-    start_task(&t, program, 300);
+    t.interrupts = 0;
+    start_program(&t.regs, program, 300);
     do {
         unsigned before = t.interrupts;
         unsigned mask;
@@ -388,7 +317,7 @@ static void test_i_mode(const char *name, uint8_t event, int period,
         ok &= mask == (t.interrupts != before ? 2 : 0) &&
               t.state.pmc[1].sum / period == t.interrupts;
         if (t.interrupts & 1) {
-            start_task(&between, program, 2);
+            start_program(&between.regs, program, 2);
             ok &= run_task(&between) == YIELD;
         }
     } while (vector != EXIT);
@@ -407,7 +336,7 @@ static void test_start_values(void)
     for (int32_t left = 1; left < 1000; left += 37) {
         t.state.control = i_mode(cpu->insns, -left);
         update_control(&t.state);
-        start_task(&t, nops, 0);
+        start_program(&t.regs, nops, 0);
         ok &= run_task(&t) == LOCAL_PERFCTR_VECTOR &&
               t.regs.rip == (uintptr_t)nops + left &&
               t.state.pmc[1].start == 0 && t.state.pmc[1].sum == left;
@@ -416,7 +345,7 @@ static void test_start_values(void)
            "instruction n", cpu->name);
     t.state.control = i_mode(cpu->insns, -0x7fffffff);
     update_control(&t.state);
-    start_task(&t, nops, 0);
+    start_program(&t.regs, nops, 0);
     report(run_task(&t) == EXIT && t.state.pmc[1].sum == 1001 &&
            rdmsr(cpu->perfctr + 1) >> 31 == (1ull << (width - 31)) - 1,
            "%s: negative values are extended to a counter's width", cpu->name);
@@ -429,7 +358,7 @@ static void test_deactivated(void)
     APIC(APIC_LVTPC) = LVT_MASKED | LOCAL_PERFCTR_VECTOR;
     t.state.control = i_mode(cpu->insns, -100);
     update_control(&t.state);
-    start_task(&t, nops, 0);
+    start_program(&t.regs, nops, 0);
     report(run_task(&t) == EXIT && t.state.pmc[1].sum == 1001,
            "%s: with LVTPC masked it counts, and does not interrupt",
            cpu->name);
@@ -443,13 +372,13 @@ static void test_tsc(void)
 
     t.state.control.tsc_on = true;
     report(update_control(&t.state), "%s: the TSC alone is valid", cpu->name);
-    start_task(&t, program, 100);
+    start_program(&t.regs, program, 100);
     while (run_task(&t) == YIELD) {
         /* go on */
     }
-    before = t.state.tsc_sum;
-    start_task(&t, nops, 0);
-    report(run_task(&t) == EXIT && before && t.state.tsc_sum > before,
+    before = t.state.tsc.sum;
+    start_program(&t.regs, nops, 0);
+    report(run_task(&t) == EXIT && before && t.state.tsc.sum > before,
            "%s: a task's TSC advances", cpu->name);
     t.state.control.nractrs = cpu->counters + 1;
     report(!update_control(&t.state), "%s: there are %d counters", cpu->name,
