@@ -182,7 +182,10 @@ static const struct {
     { PMU_VENDOR_CENTAUR, 5, 5, 0x04, 0x04, &c6 },
     { PMU_VENDOR_CENTAUR, 5, 5, 0x08, 0x09, &winchip2 },
     { PMU_VENDOR_CENTAUR, 6, 6, 0x06, 0x09, &c3 },
+    { PMU_VENDOR_CENTAUR, 6, 6, 0x0f, 0x0f, &zhaoxin },     /* ZX-C */
+    { PMU_VENDOR_CENTAUR, 6, 6, 0x19, 0x19, &zhaoxin },
     { PMU_VENDOR_CENTAUR, 7, 7, 0x00, 0xff, &zhaoxin },
+    { PMU_VENDOR_SHANGHAI, 6, 6, 0x19, 0x19, &zhaoxin },
     { PMU_VENDOR_SHANGHAI, 7, 7, 0x00, 0xff, &zhaoxin },
     { PMU_VENDOR_INTEL, 6, 6, 0x09, 0x09, &pentium_m },
     { PMU_VENDOR_INTEL, 6, 6, 0x0d, 0x0d, &pentium_m },

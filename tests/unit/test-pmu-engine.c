@@ -139,6 +139,8 @@ static void test_flavours(void)
         { PMU_VENDOR_CENTAUR, 5, 9, "WinChip 2", 0, 0, 0, 0, 0, 2, 0 },
         { PMU_VENDOR_CENTAUR, 6, 6, "C3", 0, 0, 0, 0, 0, 2, 0 },
         { PMU_VENDOR_CENTAUR, 6, 9, "C3", 0, 0, 0, 0, 0, 2, 0 },
+        { PMU_VENDOR_CENTAUR, 6, 0x0f, "Zhaoxin",
+          0x07300402, 0, 0, 0x603, 0, 4, 3 },
         { PMU_VENDOR_CENTAUR, 7, 0x0b, "Zhaoxin",
           0x07300402, 0, 0, 0x603, 0, 4, 3 },
         { PMU_VENDOR_SHANGHAI, 7, 0x3b, "Zhaoxin",
@@ -241,10 +243,12 @@ static void test_flavours(void)
             g_assert_cmpint(!pmu_flavour(PMU_VENDOR_CENTAUR, family, model),
                             ==, (family != 5 || (model != 4 && model != 8 &&
                                                  model != 9)) &&
-                            (family != 6 || model < 6 || model > 9) &&
-                            family != 7);
+                            (family != 6 ||
+                             ((model < 6 || model > 9) && model != 0xf &&
+                              model != 0x19)) && family != 7);
             g_assert_cmpint(!pmu_flavour(PMU_VENDOR_SHANGHAI, family, model),
-                            ==, family != 7);
+                            ==, family != 7 &&
+                            (family != 6 || model != 0x19));
             g_assert_cmpint(!pmu_flavour(PMU_VENDOR_AMD, family, model), ==,
                             family < 6 || (family > 6 && family < 0xf) ||
                             family == 0x13 || family > 0x1a);

@@ -58,7 +58,8 @@ static bool misc_enable_fits(void)
            (0x80 | (ds ? 0 : 0x800) | (pebs ? 0 : 0x1000));
 }
 
-static void test_architectural(void)
+/* Zhaoxin writes all of a counter, and has no IA32_MISC_ENABLE. */
+static void test_architectural(bool zhaoxin)
 {
     uint32_t eax = cpuid_reg(10, 0, 0), edx = cpuid_reg(10, 0, 3);
     int version = eax & 0xff, n = eax >> 8 & 0xff, width = eax >> 16 & 0xff;
@@ -68,11 +69,13 @@ static void test_architectural(void)
 
     report(version <= 5 && n >= 2 && n <= 8 && width >= 40 && eax >> 24 >= 7,
            "CPUID.0AH has a version, counters, their width and events");
-    report(misc_enable_fits(),
-           "IA32_MISC_ENABLE says counters, and PEBS and BTS as others do");
-    wrmsr(MSR_MISC_ENABLE, rdmsr(MSR_MISC_ENABLE) ^ 0x1880);
-    report(misc_enable_fits(),
-           "a write to IA32_MISC_ENABLE does not change these bits");
+    if (!zhaoxin) {
+        report(misc_enable_fits(),
+               "IA32_MISC_ENABLE says counters, and PEBS and BTS as others do");
+        wrmsr(MSR_MISC_ENABLE, rdmsr(MSR_MISC_ENABLE) ^ 0x1880);
+        report(misc_enable_fits(),
+               "a write to IA32_MISC_ENABLE does not change these bits");
+    }
     if (cpuid_reg(1, 0, 2) & CPUID_PDCM) {
         caps = rdmsr(MSR_PERF_CAPABILITIES);
         report(faults(wrmsr(MSR_PERF_CAPABILITIES, caps)),
@@ -84,11 +87,16 @@ static void test_architectural(void)
     full = caps & CAP_FULL_WIDTH;
 
     wrmsr(MSR_PMC(0), 0x123480000000);
-    report(rdmsr(MSR_PMC(0)) == (BITS(width) & -0x80000000ull),
-           "a write to IA32_PMC0 is 32 bits, sign-extended");
-    wrmsr(MSR_PMC(0), 0x123470000000);
-    report(rdmsr(MSR_PMC(0)) == 0x70000000,
-           "a write to IA32_PMC0 of a value that is not negative, too");
+    if (zhaoxin) {
+        report(rdmsr(MSR_PMC(0)) == 0x123480000000,
+               "a write to IA32_PMC0 is the counter's width");
+    } else {
+        report(rdmsr(MSR_PMC(0)) == (BITS(width) & -0x80000000ull),
+               "a write to IA32_PMC0 is 32 bits, sign-extended");
+        wrmsr(MSR_PMC(0), 0x123470000000);
+        report(rdmsr(MSR_PMC(0)) == 0x70000000,
+               "a write to IA32_PMC0 of a value that is not negative, too");
+    }
     if (full) {
         wrmsr(MSR_PMC_FULL(0), 0x123480000000);
         report(rdmsr(MSR_PMC(0)) == 0x123480000000 &&
@@ -333,14 +341,17 @@ static void test_clocks(bool present)
 
 int main(void)
 {
-    bool intel = cpuid_reg(0, 0, 1) == 0x756e6547;
+    uint32_t vendor = cpuid_reg(0, 0, 1);
+    bool intel = vendor == 0x756e6547;  /* "Genu" */
+    bool zhaoxin = vendor == 0x746e6543 || vendor == 0x68532020;
+    bool has_leaf = cpuid_reg(0, 0, 0) >= 10 && cpuid_reg(10, 0, 0);
     uint32_t eax = cpuid_reg(1, 0, 0);
     unsigned model = (eax >> 4 & 15) | (eax >> 12 & 0xf0);
 
     kernel_init();
     apic_init(LVT_NMI);
-    if (intel && cpuid_reg(0, 0, 0) >= 10 && cpuid_reg(10, 0, 0)) {
-        test_architectural();
+    if ((intel || zhaoxin) && has_leaf) {
+        test_architectural(zhaoxin);
         if (model == 14) {
             test_one_enable(EVTSEL_EN);
         }
@@ -352,6 +363,6 @@ int main(void)
         test_amd(core, cpuid_reg(0x80000000, 0, 0) >= 0x80000022 &&
                  (cpuid_reg(0x80000022, 0, 0) & 1));
     }
-    test_clocks(!intel || (cpuid_reg(0, 0, 0) >= 10 && cpuid_reg(10, 0, 0)));
+    test_clocks(!intel || has_leaf);
     return report_summary();
 }
