@@ -177,7 +177,8 @@ apt_suite() {
     apt-get -c "$conf" "$@"
 }
 
-# fetch_debs DIR SUITE PACKAGE...: download packages, unpack them into DIR.
+# fetch_debs DIR SUITE[:ARCHITECTURE] PACKAGE...: download packages, unpack them
+# into DIR.
 fetch_debs() {
     dir=$1
     suite=$2
@@ -189,7 +190,7 @@ fetch_debs() {
         rm -rf "$cache/debs/$p"
         mkdir -p "$cache/debs/$p"
         (cd "$cache/debs/$p" &&
-            logged "fetch-$p" apt_suite "$suite" download "$p/$suite")
+            logged "fetch-$p" apt_suite "$suite" download "$p/${suite%:*}")
         dpkg -x "$cache/debs/$p/"*.deb "$dir"
     done
 }
