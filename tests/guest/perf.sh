@@ -6,7 +6,7 @@
 # Debian's perf in the guest, on the oldest and the newest kernel that Debian 12
 # has, or on those that are named: the demo, exact counts, samples, branch records,
 # and a log of the kernel that warns of nothing but what it has without counters; and
-# scripts/boot --run.  Prints a line of PASS or FAIL for each.
+# P4, on 6.1.  Prints a line of PASS or FAIL for each.
 set -u
 
 release=
@@ -69,6 +69,11 @@ for kernel; do
         result PASS "$name"
     else
         result FAIL "$name: with counters the kernel says '$new'"
+    fi
+    if [ "$kernel" = 6.1 ]; then
+        passes perf-p4 --perf --cpu kvm64,pmu=on --append nmi_watchdog=1 \
+            --test pmu-p4
+        reports
     fi
 done
 exit $failed

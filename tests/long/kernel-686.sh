@@ -34,6 +34,8 @@ fetch_kernels() {
         mkdir -p "$kernels/${k%/*}"
         ln -s "../boot/vmlinuz-${image#linux-image-}" "$kernels/$k"
     done
+    # No modules
+    (cd "$kernels" && rm -rf lib usr)
     touch "$kernels/complete"
 }
 
@@ -52,8 +54,8 @@ mount -t sysfs sys /sys
 dmesg | sed -n 's/.*Performance Events: /PMU: /p; s/.*NMI watchdog: /NMI: /p'
 # It is not to take fewer samples where these take long.
 echo 0 > /proc/sys/kernel/perf_cpu_time_max_percent
-# P6 and Core Duo have no two counters beside the watchdog's; on P4 it has the
-# event, and another one is for cycles.
+# P6 has no two counters beside the watchdog's; on P4 this has the event, and
+# another one is for cycles.
 if [ "$(cat /proc/sys/kernel/nmi_watchdog)" != 0 ]; then
     mode=alone
     ! dmesg | grep -q Netburst || mode=levels
@@ -105,11 +107,13 @@ says() {
 (need_packages cpio gcc gcc-multilib && cached fetch_kernels && make_initrd) \
     >> "$log" 2>&1 || fail "kernels or a program are missing"
 
+# Beside the watchdog it has NMIs that Linux does not know: without an enable bit
+# (erratum AE49) its second counter does not stop when Linux clears that.
+run_on coreduo bookworm/686-pae 0 'Core events, core PMU driver'
 for watchdog in 0 1; do
     run_on pentium2 bookworm/686 $watchdog 'p6 PMU driver'
     run_on pentium3 bookworm/686 $watchdog 'p6 PMU driver'
     run_on pentium3 bookworm/686-pae $watchdog 'p6 PMU driver'
-    run_on coreduo bookworm/686-pae $watchdog 'Core events, core PMU driver'
     run_on n270 bookworm/686 $watchdog 'Atom events, Intel PMU driver'
     run_on n270 bookworm/686-pae $watchdog 'Atom events, Intel PMU driver'
     run_on kvm32 bullseye/686-pae $watchdog 'Netburst P4/Xeon PMU driver'

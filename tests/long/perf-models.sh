@@ -19,9 +19,10 @@ left=
 intel='6.3 6.13 6.14 6.15 6.28 6.133 6.95 6.134 6.175 6.26 6.44 6.42 6.58 6.60
     6.61 6.94 6.106 6.143 6.221'
 amd='15.107 21.2 23.1 23.49 24.0 25.1 25.17'
+zhaoxin='7.27 7.59'
 
 for kernel in 6.1 6.12; do
-    for processor in $intel $amd; do
+    for processor in $intel $amd $zhaoxin; do
         done=$state/$kernel-$processor
         log=$done.log
         [ ! -e "$done" ] || continue
@@ -32,6 +33,7 @@ for kernel in 6.1 6.12; do
         cpu=max,family=${processor%.*},model=${processor#*.}
         case $processor in
         6.*) cpu=$cpu,vendor=GenuineIntel ;;
+        7.*) cpu=$cpu,vendor=CentaurHauls ;;
         24.*) cpu=$cpu,vendor=HygonGenuine ;;
         esac
         "$top/scripts/boot" --release "$release" --perf --kernel "$kernel" \

@@ -372,7 +372,7 @@ static uint64_t compared(uint32_t escr, uint32_t select, void (*code)(void))
 
 /*
  * The watchdog's: cycles with any event, at most 15 of them in one, which ESCRs
- * have no say in; for Linux' alias of cycles, CCCR selects one that there is not.
+ * have no say in; that of Linux' alias of cycles is not there.
  */
 static void test_compare(void)
 {
