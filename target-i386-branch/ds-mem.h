@@ -29,10 +29,14 @@ static inline DsSpace ds_space(CPUX86State *env)
 static inline void *ds_host(void *opaque, uint64_t addr, uint32_t len)
 {
     DsSpace *space = opaque;
+    CPUTLBEntryFull *full;
     void *host;
-    /* This also tells whoever wants to know of what is written. */
-    int flags = probe_access_flags(space->env, addr, len, MMU_DATA_STORE,
-                                   space->mmu_idx, true, &host, 0);
+    /*
+     * This also tells whoever wants to know of what is written, but for plugins
+     * of the instruction's own accesses, which would make it a device.
+     */
+    int flags = probe_access_full_mmu(space->env, addr, len, MMU_DATA_STORE,
+                                      space->mmu_idx, &host, &full);
 
     return flags & (TLB_INVALID_MASK | TLB_MMIO) ? NULL : host;
 }
