@@ -60,7 +60,8 @@ int pmu_cpu_pre_load(void *opaque)
     cpu->pmu.mperf = cpu->pmu.aperf = 0;
     cpu->pmu.clocks = false;
     cpu->pmu.pebs_enable = cpu->pmu.pebs_data_cfg = 0;
-    cpu->pmu.pebs_armed = 0;
+    cpu->pmu.pebs_armed = cpu->pmu.load_latency = 0;
+    cpu->pmu.tag_random = cpu->pmu.tag_left = 0;
     if (cpu->pmu_config.netburst) {
         *cpu->pmu_config.netburst = (NetburstState) { };
     }
@@ -120,7 +121,8 @@ static bool pebs_needed(void *opaque)
     X86CPU *cpu = opaque;
     const PmuState *s = &cpu->pmu;
 
-    return s->pebs_enable || s->pebs_data_cfg || s->pebs_armed;
+    return s->pebs_enable || s->pebs_data_cfg || s->pebs_armed ||
+           s->load_latency || s->tag_random || s->tag_left;
 }
 
 static const VMStateDescription vmstate_pmu_pebs = {
@@ -132,6 +134,9 @@ static const VMStateDescription vmstate_pmu_pebs = {
         VMSTATE_UINT64(pmu.pebs_enable, X86CPU),
         VMSTATE_UINT64(pmu.pebs_data_cfg, X86CPU),
         VMSTATE_UINT64(pmu.pebs_armed, X86CPU),
+        VMSTATE_UINT64(pmu.load_latency, X86CPU),
+        VMSTATE_UINT32(pmu.tag_random, X86CPU),
+        VMSTATE_UINT32(pmu.tag_left, X86CPU),
         VMSTATE_END_OF_LIST()
     }
 };

@@ -10,6 +10,8 @@
 #include "tcg/helper-tcg.h"
 #include "trace.h"
 
+QEMU_BUILD_BUG_ON(PEBS_ACCESSES != RETIRE_STORY_ACCESSES);
+
 static uint64_t get_tsc(CPUX86State *env)
 {
     CPUState *cs = env_cpu(env);
@@ -23,6 +25,38 @@ static uint64_t get_tsc(CPUX86State *env)
     return tsc;
 }
 
+/* A RetireSource is a PmuQuantity, but for these two. */
+static PmuQuantity source_of(const RetireAccess *a)
+{
+    return a->source == RETIRE_SOURCE_L1 ? PMU_LOAD_L1 :
+           a->modified ? PMU_LOAD_MODIFIED :
+           a->source == RETIRE_SOURCE_OTHER ? PMU_LOAD_OTHER :
+           (PmuQuantity)(PMU_LOAD_L2 + a->source);
+}
+
+static void take_accesses(CPUX86State *env, const RetireStory *story,
+                          PebsSample *sample)
+{
+    const uint32_t *latency = env_archcpu(env)->retire_config.latency;
+
+    sample->nr_accesses = MIN(story->nr_accesses, PEBS_ACCESSES);
+    for (int i = 0; i < sample->nr_accesses; i++) {
+        const RetireAccess *a = &story->access[i];
+
+        sample->access[i] = (PebsAccess) {
+            .addr = a->addr,
+            .source = source_of(a),
+            .latency = a->load || a->source == RETIRE_SOURCE_L1 ? a->clocks :
+                       latency[a->source],
+            .load = a->load,
+            .store = a->store,
+            .locked = a->locked,
+            .split = a->split,
+            .stlb_miss = a->tlb == RETIRE_TLB_WALK,
+        };
+    }
+}
+
 static void take_sample(CPUX86State *env, const RetireStory *story,
                         PebsSample *sample)
 {
@@ -30,6 +64,7 @@ static void take_sample(CPUX86State *env, const RetireStory *story,
     sample->next = env->eip;
     sample->rflags = cpu_compute_eflags(env);
     sample->tsc = get_tsc(env);
+    take_accesses(env, story, sample);
     for (int i = 0; i < ARRAY_SIZE(sample->gpr); i++) {
         sample->gpr[i] = i < CPU_NB_REGS ? env->regs[i] : 0;
     }
@@ -60,22 +95,34 @@ static void take_lbr(X86CPU *cpu, PebsSample *sample)
     }
 }
 
-void pebs_cpu_store(CPUX86State *env, const RetireStory *story)
+void pebs_cpu_tag(CPUX86State *env, const RetireStory *story)
+{
+    PmuState *s = &env_archcpu(env)->pmu;
+    uint32_t latency = 0;
+
+    if (pmu_tag_distance(s, (PmuRow)story->row)) {
+        pmu_tag_pass(s, (PmuRow)story->row, !story->part);
+        return;
+    }
+    for (int i = 0; i < MIN(story->nr_accesses, RETIRE_STORY_ACCESSES); i++) {
+        if (story->access[i].load) {
+            latency = story->access[i].clocks ?: PMU_L1_LATENCY;
+            break;
+        }
+    }
+    pmu_tag(s, (PmuRow)story->row, latency);
+}
+
+/* Not inline, because a sample is large */
+static void __attribute__((noinline))
+store_records(CPUX86State *env, const RetireStory *story, uint64_t due)
 {
     X86CPU *cpu = env_archcpu(env);
     PmuState *s = &cpu->pmu;
-    /* Of MWAIT, VMRUN and WRMSR that starts counters, nobody tells where. */
-    bool known = story && (story->ip || story->next);
-    uint64_t due = pmu_pebs_due(s, &cpu->pmu_config, known);
     uint64_t groups = 0;
     PebsSample sample;
-    DsSpace space;
+    DsSpace space = ds_space(env);
 
-    if (likely(!due)) {
-        branch_cpu_release(env);
-        return;
-    }
-    space = ds_space(env);
     take_sample(env, story, &sample);
     for (unsigned n = 0; n < PMU_NR_COUNTERS; n++) {
         uint64_t more = pmu_pebs_groups(s, &cpu->pmu_config, n) & ~groups;
@@ -100,6 +147,18 @@ void pebs_cpu_store(CPUX86State *env, const RetireStory *story)
                           result == PEBS_NO_AREA ? "DS area" : "buffer",
                           cpu->branch.ds_area);
         }
+    }
+}
+
+void pebs_cpu_store(CPUX86State *env, const RetireStory *story)
+{
+    X86CPU *cpu = env_archcpu(env);
+    /* Of MWAIT, VMRUN and WRMSR that starts counters, nobody tells where. */
+    bool known = story && (story->ip || story->next);
+    uint64_t due = pmu_pebs_due(&cpu->pmu, &cpu->pmu_config, known);
+
+    if (unlikely(due)) {
+        store_records(env, story, due);
     }
     branch_cpu_release(env);
 }

@@ -82,6 +82,9 @@ static RetireWants pmu_retire_wants(CPUX86State *env, RetireRow row)
     if (pmu_wants_caches(s, (PmuRow)row)) {
         wants |= RETIRE_WANT_ACCESSES | RETIRE_WANT_SOURCES;
     }
+    if (pmu_wants_data(s, (PmuRow)row)) {
+        wants |= RETIRE_WANT_SOURCES | RETIRE_WANT_STORY;
+    }
     if (pmu_wants_fp(s, (PmuRow)row)) {
         wants |= RETIRE_WANT_FP;
     }
@@ -95,6 +98,17 @@ static RetireWants pmu_retire_wants(CPUX86State *env, RetireRow row)
     return wants;
 }
 
+/*
+ * Where a load is tagged comes at random, and there would be code for each
+ * number of instructions of a block; so there is for powers of 2.
+ */
+static uint32_t tag_distance(const PmuState *s, RetireRow row)
+{
+    uint32_t insns = pmu_tag_distance(s, (PmuRow)row);
+
+    return insns < RETIRE_BLOCK_MAX ? pow2floor(insns + 1) - 1 : insns;
+}
+
 static void pmu_retire_distance(CPUX86State *env, RetireRow row,
                                 RetireDistance *d)
 {
@@ -104,7 +118,7 @@ static void pmu_retire_distance(CPUX86State *env, RetireRow row,
     uint32_t insns = pmu_distances(&cpu->pmu, &cpu->pmu_config, (PmuRow)row,
                                    &branches, &due);
 
-    retire_look_behind(d, insns);
+    retire_look_behind(d, MIN(insns, tag_distance(&cpu->pmu, row)));
     d->branches = MIN(d->branches, branches);
 }
 
@@ -136,6 +150,7 @@ static void pmu_retire_count(CPUX86State *env, RetireRow row,
                              const RetireTotals *n)
 {
     count_quantity(env, row, PMU_INSNS, n->insns);
+    pmu_tag_pass(pmu_state(env), (PmuRow)row, n->insns);
     /* Where nobody tells classes apart, one is as good as another. */
     count_quantity(env, row, PMU_JMP, n->branches_any);
     for (int i = PMU_COND_TAKEN; n->branches && i < PMU_INTERRUPTS; i++) {
@@ -206,6 +221,9 @@ static void pmu_retire_observe(CPUX86State *env, const RetireStory *story)
     if (story->mispredicted) {
         count_quantity(env, story->row,
                        (PmuQuantity)(class + RETIRE_MISPREDICTED), 1);
+    }
+    if (unlikely(pmu_tags(pmu_state(env), (PmuRow)story->row))) {
+        pebs_cpu_tag(env, story);
     }
     pmu_retire_sync(env, story);
 }

@@ -55,6 +55,9 @@ uint64_t pmu_cpu_misc_enable(CPUX86State *env, uint64_t val);
 /* Signal a PMI, whatever it is for. */
 void pmu_cpu_signal(CPUX86State *env);
 
+/* With pmu_tags(), the instruction of @story has retired: tag its load. */
+void pebs_cpu_tag(CPUX86State *env, const RetireStory *story);
+
 /*
  * Store the records of PEBS that are due with the instruction of @story, which
  * is NULL if it is none, in front of pmu_sync().

@@ -16,6 +16,14 @@ void helper_retire_begin(CPUX86State *env, target_ulong ip)
     retire_cpu_begin(env);
 }
 
+static void add_accesses(CPUX86State *env, RetireStory *story)
+{
+    if (retire_wants(env, RETIRE_WANT_STORY)) {
+        story->access = retire_models(env)->accesses.access;
+        story->nr_accesses = retire_models(env)->accesses.nr;
+    }
+}
+
 /*
  * The instruction at @ip has retired, and EIP is that of the next one: a #PF
  * raised here is between the two.
@@ -41,10 +49,7 @@ void helper_retire_observe(CPUX86State *env, target_ulong ip, uint32_t desc)
         story.predicted = !(last & RETIRE_BRANCH_UNEXPECTED);
         story.mispredicted = last & RETIRE_BRANCH_MISPREDICTED;
     }
-    if (retire_wants(env, RETIRE_WANT_STORY)) {
-        story.access = retire_models(env)->accesses.access;
-        story.nr_accesses = retire_models(env)->accesses.nr;
-    }
+    add_accesses(env, &story);
     retire_cpu_observe(env, &story, desc >> RETIRE_DESC_OBSERVERS_SHIFT & 0xf);
 }
 
@@ -68,6 +73,7 @@ void helper_retire_repeat(CPUX86State *env, uint32_t charged, target_ulong ip)
         RetireStory story = { .ip = ip, .row = r->row, .part = true };
 
         env->eip = ip;
+        add_accesses(env, &story);
         retire_cpu_observe(env, &story, told);
         return;
     }

@@ -14,6 +14,92 @@ static void add(Record *r, uint64_t val)
     r->word[r->words++] = val;
 }
 
+/* A record's data: linear address, source, latency */
+typedef struct Data {
+    uint64_t addr, source, latency;
+} Data;
+
+/* The quantities that @a counts for as a load, and as a store */
+static uint64_t loaded(const PebsAccess *a)
+{
+    return !a->load ? 0 :
+           PMU_BIT(a->source) | (a->locked ? PMU_BIT(PMU_LOCKED) : 0) |
+           (a->split ? PMU_BIT(PMU_SPLIT_LOADS) : 0) |
+           (a->stlb_miss ? PMU_BIT(PMU_STLB_MISS_LOADS) : 0);
+}
+
+static uint64_t stored(const PebsAccess *a)
+{
+    return !a->store ? 0 :
+           PMU_BIT(PMU_STORES) |
+           (a->split ? PMU_BIT(PMU_SPLIT_STORES) : 0) |
+           (a->stlb_miss && !a->load ? PMU_BIT(PMU_STLB_MISS_STORES) : 0);
+}
+
+/*
+ * Of a load (SDM table 18-24; Linux has the later ones): what is another
+ * processor's has been asked for, and DRAM is local, whose lines nobody else
+ * has.
+ */
+static uint64_t source_of_load(PmuSources sources, const PebsAccess *a,
+                               PmuQuantity source, bool stlb_miss)
+{
+    static const uint8_t codes[][PMU_LOAD_OTHER - PMU_LOAD_L1 + 1] = {
+        /* L1D, L2, L3, remote, DRAM, remote and modified, not memory */
+        [PMU_SOURCES_NHM] = { 1, 3, 4, 5, 0xc, 6, 0xf },
+        [PMU_SOURCES_SNB] = { 1, 3, 4, 6, 0xc, 7, 0xf },
+        [PMU_SOURCES_SKL] = { 1, 3, 4, 6, 0xa, 7, 0xf },
+    };
+    uint64_t code = codes[sources][source - PMU_LOAD_L1];
+
+    return sources == PMU_SOURCES_NHM ? code :
+           code | (uint64_t)stlb_miss << 4 | (uint64_t)a->locked << 5;
+}
+
+/* Of a store, only whether L1D has its line */
+static uint64_t source_of_store(const PebsAccess *a, PmuQuantity source,
+                                bool stlb_miss)
+{
+    return (source == PMU_LOAD_L1) | (uint64_t)stlb_miss << 4 |
+           (uint64_t)a->locked << 5;
+}
+
+/* The data of the first access that counter @n counts, or nothing */
+static Data find_data(const PmuState *s, const PmuConfig *config, unsigned n,
+                      const PebsSample *sample)
+{
+    PmuData kind = pmu_pebs_data(s, config, n);
+    PmuSources sources = pmu_pebs_sources(config);
+    uint64_t events = s->counter[n].add;
+    Data data = { 0, 0, 0 };
+
+    for (unsigned i = 0; kind && i < sample->nr_accesses; i++) {
+        const PebsAccess *a = &sample->access[i];
+        bool load = kind == PMU_DATA_LATENCY ? a->load : events & loaded(a);
+        /* What has been loaded from is in L1D, and DTLB, when it is stored. */
+        PmuQuantity source = load || !a->load ? a->source : PMU_LOAD_L1;
+        bool stlb_miss = a->stlb_miss && (load || !a->load);
+
+        if (!load && !(events & stored(a))) {
+            continue;
+        }
+        data.addr = a->addr;
+        data.source = load || kind == PMU_DATA_STORE_LATENCY ?
+                      source_of_load(sources, a, source, stlb_miss) :
+                      source_of_store(a, source, stlb_miss);
+        if (kind >= PMU_DATA_LATENCY) {
+            data.latency = source == PMU_LOAD_L1 ? PMU_L1_LATENCY : a->latency;
+        }
+        if (pmu_splits_latency(config)) {
+            uint64_t part = data.latency < 0xffff ? data.latency : 0xffff;
+
+            data.latency = part << 32 | part;
+        }
+        break;
+    }
+    return data;
+}
+
 /* Formats 0 to 3, each of which has more than the one before. */
 static void make_fixed(Record *r, const PmuState *s, const PmuConfig *config,
                        unsigned n, const PebsSample *sample)
@@ -22,6 +108,7 @@ static void make_fixed(Record *r, const PmuState *s, const PmuConfig *config,
     static const uint8_t order[] = { 0, 3, 1, 2, 6, 7, 5, 4 };
     uint32_t format = PMU_CAP_PEBS_FORMAT(config->perf_capabilities);
     uint64_t bit = pmu_status_bit(n);
+    Data data = find_data(s, config, n, sample);
 
     add(r, sample->rflags);
     add(r, sample->next);
@@ -38,10 +125,10 @@ static void make_fixed(Record *r, const PmuState *s, const PmuConfig *config,
      * Who finds another counter of PEBS in GLOBAL_STATUS does not know whose
      * record it is.  Format 3 has nothing but that there.
      */
-    add(r, bit | (format < 3 ? s->global_status & ~s->pebs_enable : 0));
-    add(r, 0);                  /* data: address, */
-    add(r, 0);                  /* source, */
-    add(r, 0);                  /* latency */
+    add(r, bit | (format < 3 ? pmu_others_status(s, config) : 0));
+    add(r, data.addr);
+    add(r, data.source);
+    add(r, data.latency);
     if (format >= 2) {
         add(r, sample->ip);
         add(r, 0);              /* of transactions, which there are not */
@@ -51,17 +138,23 @@ static void make_fixed(Record *r, const PmuState *s, const PmuConfig *config,
     }
 }
 
-static void make_adaptive(Record *r, uint64_t groups, unsigned n,
+static void make_adaptive(Record *r, const PmuState *s,
+                          const PmuConfig *config, unsigned n,
                           const PebsSample *sample)
 {
+    uint64_t groups = pmu_pebs_groups(s, config, n);
+
     add(r, 0);                  /* what follows below */
     add(r, sample->ip);
     add(r, pmu_status_bit(n));
     add(r, sample->tsc);
     if (groups & PEBS_GROUP_MEMORY) {
-        for (unsigned i = 0; i < 4; i++) {
-            add(r, 0);
-        }
+        Data data = find_data(s, config, n, sample);
+
+        add(r, data.addr);
+        add(r, data.source);
+        add(r, data.latency);
+        add(r, 0);              /* of transactions */
     }
     if (groups & PEBS_GROUP_GPRS) {
         add(r, sample->rflags);
@@ -107,7 +200,7 @@ PebsResult pebs_store(PmuState *s, const PmuConfig *config, unsigned n,
     if (PMU_CAP_PEBS_FORMAT(config->perf_capabilities) < 4) {
         make_fixed(&record, s, config, n, sample);
     } else {
-        make_adaptive(&record, pmu_pebs_groups(s, config, n), n, sample);
+        make_adaptive(&record, s, config, n, sample);
     }
     /* The record may go over all of these. */
     value = ds_get(&load, 8, 0);

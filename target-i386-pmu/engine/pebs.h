@@ -27,6 +27,18 @@
 #define PEBS_NR_LBR         32  /* more entries are empty */
 #define PEBS_RECORD_MAX     (32 + 32 + 144 + 256 + 256 * 24)
 
+/* An access of an instruction */
+typedef struct PebsAccess {
+    uint64_t addr;
+    PmuQuantity source;         /* PMU_LOAD_L1 to PMU_LOAD_OTHER */
+    uint32_t latency;           /* if L1D has not all of it */
+    bool load, store;           /* both: a load and a store of the same bytes */
+    bool locked, split;
+    bool stlb_miss;
+} PebsAccess;
+
+#define PEBS_ACCESSES       4
+
 /* The processor behind the instruction that had the event */
 typedef struct PebsSample {
     uint64_t ip;                /* where the instruction begins */
@@ -34,6 +46,8 @@ typedef struct PebsSample {
     uint64_t rflags;
     uint64_t gpr[16];           /* as instructions number them */
     uint64_t tsc;
+    PebsAccess access[PEBS_ACCESSES];   /* the first ones, in its order */
+    uint32_t nr_accesses;
     /* With pmu_pebs_groups() XMM, and LBR, the last record first: */
     uint64_t xmm[16][2];
     struct {

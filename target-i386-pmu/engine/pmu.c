@@ -50,6 +50,13 @@
 /* MSR_PEBS_DATA_CFG */
 #define DATA_CFG            0xff00000full
 
+/* IA32_PEBS_ENABLE, behind the counters */
+#define PEBS_LATENCY(n)     (1ull << (32 + (n)))
+#define PEBS_STORES         (1ull << 63)
+
+/* MSR_PEBS_LD_LAT_THRESHOLD */
+#define LATENCY_MASK        0xffff
+
 /* CPUID.0AH */
 #define LEAF_NO_SLOTS       0x80u   /* EBX: topdown slots */
 #define LEAF_NO_ANY_THREAD  (1u << 15)  /* EDX */
@@ -105,6 +112,7 @@ enum {
 #define NEHALEMS    (HAS_NHM | HAS_WSM)
 #define BRIDGES     (HAS_SNB | HAS_IVB)
 #define NHM_TO_SKL  (SINCE_NHM & ~SINCE_ICL)
+#define HSW_TO_SKL  (SINCE_HSW & ~SINCE_ICL)
 #define SLM_GLM     (HAS_SLM | HAS_GLM)
 #define LLC_IS_L2   (HAS_CORE_DUO | HAS_CORE2 | HAS_BNL | SLM_GLM)
 #define ARCH        (HAS_ARCH | LLC_IS_L2 | HAS_TNT | SINCE_NHM | HAS_ZX)
@@ -416,6 +424,10 @@ static const struct {
     { 0xd1, 0x08, SINCE_SNB, NOT_L1 },
     { 0xd1, 0x10, SINCE_SNB, NOT_L2 },
     { 0xd1, 0x20, SINCE_SNB, B(LOAD_DRAM) },
+    { 0x0b, 0x10, NEHALEMS, B(TAGGED) },
+    { 0xcd, 0x01, SINCE_SNB, B(TAGGED) },
+    { 0xcd, 0x02, BRIDGES | HAS_GLC, B(STORES) },
+    { 0x03, 0x82, HAS_GLC, NEVER },     /* nothing is forwarded */
     { 0xd2, 0x02, SINCE_SNB, B(LOAD_REMOTE) },
     { 0xd2, 0x04, SINCE_SNB, B(LOAD_MODIFIED) },
     { 0xd2, 0x08, SINCE_SNB, B(LOAD_L3) },
@@ -735,6 +747,7 @@ static const struct {
     { 0xc0, 0x00, HAS_CORE2 },
     { 0xc5, 0x00, HAS_CORE2 },
     { 0xcb, NO_UMASK, HAS_CORE2 | NEHALEMS },
+    { 0x0b, 0x10, NEHALEMS },
     { 0x0c, 0x01, NEHALEMS },
     { 0xc0, NO_UMASK, NEHALEMS },
     { 0xc2, NO_UMASK, NEHALEMS },
@@ -742,6 +755,26 @@ static const struct {
     { 0xc5, 0x02, HAS_NHM },
     { 0xc5, NO_UMASK, HAS_WSM },
     { 0xc8, 0x20, NEHALEMS },
+};
+
+/*
+ * Load latency and stores that are sampled count with PEBS only, in some
+ * counters, and where PEBS_ENABLE has another bit for them, with that.
+ */
+static const struct {
+    uint16_t event, umask;
+    uint32_t has;
+    uint8_t counters;
+    uint64_t enable;            /* of counter 0; the others' are behind it, */
+    bool enables_all;           /* or it is for all */
+} sampled_events[] = {
+    { 0x0b, 0x10, NEHALEMS, 0x0f, PEBS_LATENCY(0), false },
+    { 0xcd, 0x01, BRIDGES, 0x08, PEBS_LATENCY(0), false },
+    { 0xcd, 0x01, HSW_TO_SKL, 0x0f, PEBS_LATENCY(0), false },
+    { 0xcd, 0x01, HAS_ICL, 0xff, 0, true },
+    { 0xcd, 0x01, HAS_GLC, 0xfe, 0, true },
+    { 0xcd, 0x02, BRIDGES, 0x08, PEBS_STORES, true },
+    { 0xcd, 0x02, HAS_GLC, 0x01, 0, true },
 };
 
 /* Zen's odd counters have the upper 16 bits of the even ones before them. */
@@ -777,6 +810,7 @@ static const struct {
     { B(MISP_RET), "mispredicted near returns" },
     { M_INDIRECT, "mispredicted indirect jumps and calls" },
     { B(INTERRUPTS), "hardware interrupts" },
+    { B(TAGGED), "tagged loads" },
     { PMU_LOADS, "loads" },
     { B(STORES), "stores" },
     { PMU_LOADS | B(STORES), "loads and stores" },
@@ -843,6 +877,7 @@ typedef enum PmuReg {
     REG_CAPS,
     REG_PEBS_ENABLE,
     REG_PEBS_DATA_CFG,
+    REG_LOAD_LATENCY,
     REG_OFFCORE,
     REG_CLOCKS,             /* IA32_MPERF, IA32_APERF (SDM 14.2), all vendors */
     REG_CLOCKS_RO,          /* the same; what is written is ignored */
@@ -876,7 +911,8 @@ static const struct {
     { 0x30c, 0x30f, REG_ABSENT, INTEL, 0 },     /* IA32_FIXED_CTR3 */
     { 0x3f1, 0x3f1, REG_PEBS_ENABLE, INTEL, 0 },
     { 0x3f2, 0x3f2, REG_PEBS_DATA_CFG, INTEL, 0 },
-    { 0x3f6, 0x3f7, REG_ABSENT, INTEL, 0 },     /* more of PEBS */
+    { 0x3f6, 0x3f6, REG_LOAD_LATENCY, INTEL, 0 },
+    { 0x3f7, 0x3f7, REG_ABSENT, INTEL, 0 },     /* more of PEBS */
 #undef INTEL
     { 0xc00000e7, 0xc00000e8, REG_CLOCKS_RO, PMU_VENDOR_AMD, 0 },
     { 0xc0000300, 0xc0000300, REG_STATUS, PMU_VENDOR_AMD, 0 },
@@ -1112,6 +1148,23 @@ static uint64_t pebs_mask(const PmuConfig *config)
     return has & SINCE_NHM ? ones(MIN(config->counters, 4)) : 1;
 }
 
+static bool has_load_latency(const PmuConfig *config)
+{
+    return pmu_has_pebs(config) && (config->flavour->has & SINCE_NHM);
+}
+
+/* IA32_PEBS_ENABLE */
+static uint64_t pebs_enable_mask(const PmuConfig *config)
+{
+    uint32_t has = config->flavour->has;
+    uint64_t mask = pebs_mask(config);
+
+    if (has_load_latency(config) && (has & NHM_TO_SKL)) {
+        mask |= mask << 32 | (has & BRIDGES ? PEBS_STORES : 0);
+    }
+    return mask;
+}
+
 static bool has_any_thread(const PmuConfig *config)
 {
     return config->version == 3 || config->version == 4;
@@ -1340,7 +1393,8 @@ static bool select_found(PmuCounter *counter, const PmuConfig *config,
         found = edge && !cmask ? found & ~EDGES : 0;
         edge = false;
     }
-    if ((found & PMU_MEMORY) && (cmask || edge) && !(inv && cmask > 1)) {
+    if ((found & (PMU_MEMORY | B(TAGGED))) && (cmask || edge) &&
+        !(inv && cmask > 1)) {
         found = 0;              /* nobody tells how many are in a clock */
     }
     if (!found) {
@@ -1476,6 +1530,26 @@ static bool is_precise(const PmuState *s, const PmuConfig *config, unsigned n)
     return false;
 }
 
+/* Whether @counter, of number @n, may count its event */
+static bool is_sampled(const PmuState *s, const PmuConfig *config, unsigned n,
+                       const PmuCounter *counter)
+{
+    uint64_t sel = n < PMU_MAX_GP ? s->evtsel[n] : 0;
+
+    for (unsigned i = 0; i < ARRAY_SIZE(sampled_events); i++) {
+        if (sampled_events[i].event == SEL_EVENT(sel) &&
+            sampled_events[i].umask == SEL_UMASK(sel) &&
+            (sampled_events[i].has & config->flavour->has)) {
+            uint64_t bits = sampled_events[i].enable <<
+                            (sampled_events[i].enables_all ? 0 : n);
+
+            return counter->pebs && (sampled_events[i].counters >> n & 1) &&
+                   !(bits & ~s->pebs_enable);
+        }
+    }
+    return true;
+}
+
 static void set_rows(PmuState *s, const PmuConfig *config, unsigned n)
 {
     PmuCounter *counter = counter_of(s, config, n);
@@ -1491,11 +1565,12 @@ static void set_rows(PmuState *s, const PmuConfig *config, unsigned n)
     if (n >= PMU_MAX_GP) {
         counter->add = fixed_event[n - PMU_MAX_GP];
     }
-    counter->pebs = (s->pebs_enable & pmu_status_bit(n)) &&
+    counter->pebs = (s->pebs_enable & pebs_mask(config) & pmu_status_bit(n)) &&
                     is_precise(s, config, n);
     counter->interrupts |= counter->pebs;
     counter->rows = 0;
-    if (enabled(s, config, n) && counter->add) {
+    if (enabled(s, config, n) && counter->add &&
+        is_sampled(s, config, n, counter)) {
         counter->rows = (uint8_t)(os << PMU_OS | usr << PMU_USR);
     }
 }
@@ -1514,7 +1589,7 @@ static int64_t distance(PmuState *s, const PmuConfig *config, unsigned n)
     if (config->netburst && netburst_forced(config->netburst, n)) {
         left = 0;
     }
-    if (!(counter->add & ~B(INTERRUPTS))) {
+    if (!(counter->add & ~(B(INTERRUPTS) | B(TAGGED)))) {
         return FAR_AWAY;
     }
     if (counter->pebs && (s->pebs_armed & pmu_status_bit(n))) {
@@ -1558,6 +1633,40 @@ static bool needs_caches(uint64_t quantities)
                                         PMU_FETCHED));
 }
 
+PmuData pmu_pebs_data(const PmuState *s, const PmuConfig *config, unsigned n)
+{
+    const PmuCounter *counter = &s->counter[n];
+    uint32_t has = config->flavour->has;
+    uint8_t event;
+
+    if (n >= PMU_MAX_GP || !counter->pebs || !(has & SINCE_NHM)) {
+        return PMU_DATA_NONE;
+    }
+    event = SEL_EVENT(s->evtsel[n]);
+    if (counter->add == B(TAGGED)) {
+        return PMU_DATA_LATENCY;
+    }
+    if (event == 0xcd) {
+        return has & HAS_GLC ? PMU_DATA_STORE_LATENCY : PMU_DATA_STORE;
+    }
+    /* MEM_INST_RETIRED and its like */
+    return (has & SINCE_HSW) && event >= 0xd0 && event <= 0xd3 ?
+           PMU_DATA_ADDRESS : PMU_DATA_NONE;
+}
+
+PmuSources pmu_pebs_sources(const PmuConfig *config)
+{
+    uint32_t has = config->flavour->has;
+
+    return has & NEHALEMS ? PMU_SOURCES_NHM : has & SINCE_SKL ?
+           PMU_SOURCES_SKL : PMU_SOURCES_SNB;
+}
+
+bool pmu_splits_latency(const PmuConfig *config)
+{
+    return config->flavour->has & HAS_GLC;
+}
+
 /* The registers have changed; nothing is pending. */
 static void update(PmuState *s, const PmuConfig *config)
 {
@@ -1567,6 +1676,8 @@ static void update(PmuState *s, const PmuConfig *config)
     s->fp[PMU_OS] = s->fp[PMU_USR] = false;
     s->tlb[PMU_OS] = s->tlb[PMU_USR] = false;
     s->fetches[PMU_OS] = s->fetches[PMU_USR] = false;
+    s->data[PMU_OS] = s->data[PMU_USR] = false;
+    s->tags[PMU_OS] = s->tags[PMU_USR] = false;
     s->memory_interrupts = false;
     if (s->clocks) {
         s->wanted[PMU_OS] = s->wanted[PMU_USR] = B(INSNS);
@@ -1584,11 +1695,18 @@ static void update(PmuState *s, const PmuConfig *config)
                 s->fp[r] |= (counter->add | counter->sub) & B(FLOATING);
                 s->tlb[r] |= counter->add & PMU_TLB;
                 s->fetches[r] |= counter->add & PMU_FETCHED;
+                s->data[r] |= counter->pebs && pmu_pebs_data(s, config, n);
+                s->tags[r] |= counter->add & B(TAGGED);
                 s->memory_interrupts |= counter->interrupts &&
                                         (counter->add &
                                          (PMU_MEMORY | B(FLOATING)));
             }
         }
+    }
+    if (!(config->flavour->has & NEHALEMS)) {
+        /* Their records have no bit for that. */
+        s->tlb[PMU_OS] |= s->data[PMU_OS];
+        s->tlb[PMU_USR] |= s->data[PMU_USR];
     }
     s->wanted[PMU_OS] &= PMU_BIT(PMU_NR_COUNTED) - 1;
     s->wanted[PMU_USR] &= PMU_BIT(PMU_NR_COUNTED) - 1;
@@ -1687,6 +1805,20 @@ static bool count_netburst(PmuState *s, NetburstState *nb, unsigned n,
     return netburst_overflow(nb, n);
 }
 
+/* Near an overflow, it is asked again and again how far it is. */
+static bool is_applied(const PmuState *s)
+{
+    uint64_t any = 0;
+
+    for (int i = 0; i < PMU_NR_COUNTED; i++) {
+        any |= s->pending[PMU_OS][i] | s->pending[PMU_USR][i];
+    }
+    for (int i = 0; i < PMU_MAX_GP; i++) {
+        any |= s->fp_pending[i];
+    }
+    return !any && s->slack[PMU_OS] >= 0 && s->slack[PMU_USR] >= 0;
+}
+
 /* Add what is pending to the counters, and look for overflows. */
 static void apply(PmuState *s, const PmuConfig *config)
 {
@@ -1694,6 +1826,9 @@ static void apply(PmuState *s, const PmuConfig *config)
     uint64_t status = 0;
     bool starts = false;
 
+    if (is_applied(s)) {
+        return;
+    }
     for (int r = 0; r < PMU_NR_ROWS; r++) {
         uint64_t clocks = s->pending[r][PMU_INSNS] * config->insn_clocks;
         uint64_t ref = s->ref_fraction[r] + clocks * config->refclk_ratio;
@@ -1714,6 +1849,9 @@ static void apply(PmuState *s, const PmuConfig *config)
         const PmuCounter *counter = counter_of(s, config, n);
         uint64_t value = *value_of(s, config, n);
 
+        if (!counter->rows) {
+            continue;
+        }
         for (int r = 0; r < PMU_NR_ROWS; r++) {
             if (!(counter->rows >> r & 1)) {
                 continue;
@@ -1808,6 +1946,21 @@ void pmu_pebs_done(PmuState *s, const PmuConfig *config, unsigned n,
         s->pmi = true;
     }
     set_slack(s, config);
+}
+
+uint64_t pmu_others_status(const PmuState *s, const PmuConfig *config)
+{
+    return s->global_status & ~(s->pebs_enable & pebs_mask(config));
+}
+
+void pmu_tag(PmuState *s, PmuRow row, uint32_t latency)
+{
+    if (latency > s->load_latency) {
+        pmu_count(s, row, PMU_TAGGED, 1);
+    }
+    /* A linear congruential generator, whose upper bits are good enough */
+    s->tag_random = s->tag_random * 1664525 + 1013904223;
+    s->tag_left = PMU_TAG_GAP_MIN + (s->tag_random >> 21);
 }
 
 uint64_t pmu_pebs_groups(const PmuState *s, const PmuConfig *config, unsigned n)
@@ -1972,6 +2125,8 @@ static PmuAccess find_msr(const PmuConfig *config, uint32_t msr, PmuReg *reg,
             return pmu_has_pebs(config) ? PMU_MSR_OK : PMU_MSR_GP;
         case REG_PEBS_DATA_CFG:
             return has_adaptive(config) ? PMU_MSR_OK : PMU_MSR_GP;
+        case REG_LOAD_LATENCY:
+            return has_load_latency(config) ? PMU_MSR_OK : PMU_MSR_GP;
         case REG_EVTSEL_PMC:
             *reg = *index % 2 ? REG_PMC : REG_EVTSEL;
             *index /= 2;
@@ -2073,6 +2228,9 @@ PmuAccess pmu_rdmsr(PmuState *s, const PmuConfig *config, uint32_t msr,
     case REG_PEBS_DATA_CFG:
         *val = s->pebs_data_cfg;
         break;
+    case REG_LOAD_LATENCY:
+        *val = s->load_latency;
+        break;
     case REG_OFFCORE:
         *val = s->offcore[index];
         break;
@@ -2110,9 +2268,11 @@ static uint64_t reserved(const PmuConfig *config, PmuReg reg)
     case REG_GLOBAL_CTRL:
         return ~global_mask(config);
     case REG_PEBS_ENABLE:
-        return ~pebs_mask(config);
+        return ~pebs_enable_mask(config);
     case REG_PEBS_DATA_CFG:
         return ~DATA_CFG;
+    case REG_LOAD_LATENCY:
+        return ~(uint64_t)LATENCY_MASK;
     case REG_STATUS_RESET:
         return ~status_reset_mask(config);
     case REG_STATUS_SET:
@@ -2184,6 +2344,9 @@ PmuAccess pmu_wrmsr(PmuState *s, const PmuConfig *config, uint32_t msr,
         break;
     case REG_PEBS_DATA_CFG:
         s->pebs_data_cfg = val;
+        break;
+    case REG_LOAD_LATENCY:
+        s->load_latency = val;
         break;
     case REG_FIXED_CTRL:
         s->fixed_ctr_ctrl = val;
@@ -2323,7 +2486,11 @@ bool pmu_load_state(PmuState *s, const PmuConfig *config)
     for (unsigned i = offcore_masks(config); i < PMU_NR_OFFCORE; i++) {
         bad |= s->offcore[i];
     }
-    bad |= (s->pebs_enable | s->pebs_armed) & ~pebs_mask(config);
+    bad |= s->pebs_armed & ~pebs_mask(config);
+    bad |= s->pebs_enable & ~pebs_enable_mask(config);
+    bad |= s->load_latency & ~(uint64_t)(has_load_latency(config) ?
+                                         LATENCY_MASK : 0);
+    bad |= s->tag_left > PMU_TAG_GAP_MAX;
     bad |= s->pebs_data_cfg & ~(has_adaptive(config) ? DATA_CFG : 0);
     if (!config->aperfmperf || !s->clocks) {
         bad |= s->clocks | s->aperf | s->mperf;

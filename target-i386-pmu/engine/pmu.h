@@ -29,9 +29,9 @@ typedef enum PmuRow {
  * only: a taken conditional branch that was mispredicted is one instruction,
  * one PMU_COND_TAKEN and one PMU_MISP_COND_TAKEN.
  *
- * An instruction counts at most once for each of them, up to PMU_INTERRUPTS,
- * which alone count without one.  Of memory accesses, it counts for an event
- * PMU_MEMORY_MAX times at most, a string instruction in parts: what its
+ * An instruction counts at most once for each of them, up to PMU_TAGGED, and
+ * PMU_INTERRUPTS alone count without one.  Of memory accesses, it counts for an
+ * event PMU_MEMORY_MAX times at most, a string instruction in parts: what its
  * iterations count for may be reported before it retires.
  */
 typedef enum PmuQuantity {
@@ -52,6 +52,7 @@ typedef enum PmuQuantity {
     PMU_MISP_RET,
     PMU_MISP_COND_NOT_TAKEN,
     PMU_INTERRUPTS,         /* hardware interrupts taken */
+    PMU_TAGGED,             /* loads that pmu_tag() counts */
     PMU_LOAD_L1,            /* loads, by the place where they find the line */
     PMU_LOAD_L2,
     PMU_LOAD_L3,
@@ -139,6 +140,7 @@ typedef enum PmuFpKind {
 #define PMU_MAX_FIXED       3   /* fixed-function counters */
 #define PMU_NR_COUNTERS     (PMU_MAX_GP + PMU_MAX_FIXED)
 #define PMU_NR_OFFCORE      2   /* masks of offcore responses */
+#define PMU_L1_LATENCY      4   /* of a load that hits L1D; in no clock */
 
 /* Number of a fixed-function counter in PmuState.value and .counter. */
 #define PMU_FIXED(i)        (PMU_MAX_GP + (i))
@@ -244,8 +246,11 @@ typedef struct PmuState {
     uint64_t offcore[PMU_NR_OFFCORE];   /* MSR_OFFCORE_RSP_n */
     uint64_t pebs_enable;               /* IA32_PEBS_ENABLE */
     uint64_t pebs_data_cfg;             /* MSR_PEBS_DATA_CFG */
+    uint64_t load_latency;              /* MSR_PEBS_LD_LAT_THRESHOLD */
     /* Counters whose next event writes a record, as GLOBAL_STATUS has them */
     uint64_t pebs_armed;
+    /* What chooses the loads that are tagged: see pmu_tag() */
+    uint32_t tag_random, tag_left;
     /* Saved at an SMI with FREEZE_WHILE_SMM, for RSM. */
     uint64_t smm_global_ctrl, smm_debugctl;
     /* Of a reference clock in each row, in 1/PMU_REFCLK_UNIT. */
@@ -269,6 +274,8 @@ typedef struct PmuState {
     bool fp[PMU_NR_ROWS];               /* see pmu_wants_fp() */
     bool tlb[PMU_NR_ROWS];              /* see pmu_wants_tlb() */
     bool fetches[PMU_NR_ROWS];          /* see pmu_wants_fetches() */
+    bool data[PMU_NR_ROWS];             /* see pmu_wants_data() */
+    bool tags[PMU_NR_ROWS];             /* see pmu_tags() */
     bool memory_interrupts;     /* a counter of memory accesses, or FP, does */
     bool pmi;                           /* not taken by pmu_sync() yet */
     uint64_t pebs_due;                  /* of pebs_armed, whose event came */
@@ -451,6 +458,15 @@ static inline bool pmu_wants_fetches(const PmuState *s, PmuRow row)
 }
 
 /*
+ * Whether records of PEBS may have an access of their instruction, and whether
+ * it has been in the caches; as pmu_wants_tlb(), which says the same of pages.
+ */
+static inline bool pmu_wants_data(const PmuState *s, PmuRow row)
+{
+    return s->data[row];
+}
+
+/*
  * @n of @quantity, one of those below PMU_NR_COUNTED, have been counted in
  * @row.  It does no harm to count what is not wanted.  All that an instruction
  * counts for is to be reported before anything else is called; and all that
@@ -463,8 +479,8 @@ static inline void pmu_count(PmuState *s, PmuRow row, PmuQuantity quantity,
     if (quantity == PMU_INSNS) {
         s->slack[PMU_OS] -= n;
         s->slack[PMU_USR] -= n;
-    } else if (quantity == PMU_INTERRUPTS ||
-               (s->memory_interrupts && quantity > PMU_INTERRUPTS)) {
+    } else if (quantity >= PMU_INTERRUPTS &&
+               (quantity <= PMU_TAGGED || s->memory_interrupts)) {
         s->slack[PMU_OS] = s->slack[PMU_USR] = -1;
     }
 }
@@ -525,8 +541,70 @@ uint64_t pmu_pebs_due(PmuState *s, const PmuConfig *config, bool known);
 void pmu_pebs_done(PmuState *s, const PmuConfig *config, unsigned n,
                    const uint64_t *reset, bool threshold);
 
+/*
+ * Load latency (SDM 18.8.1.2, 18.9.4.2): a load is tagged, and counts if its
+ * latency is over the threshold.  That is the first one of the instruction
+ * behind a gap, if it loads, so that each is as likely.  Gaps are random, and
+ * always the same ones from RESET on; they are of instructions that retire in
+ * rows where somebody wants tags.
+ */
+#define PMU_TAG_GAP_MIN     512
+#define PMU_TAG_GAP_MAX     2559
+
+static inline bool pmu_tags(const PmuState *s, PmuRow row)
+{
+    return s->tags[row];
+}
+
+/* How many instructions may retire in @row before one that may be tagged */
+static inline uint32_t pmu_tag_distance(const PmuState *s, PmuRow row)
+{
+    return s->tags[row] ? s->tag_left : UINT32_MAX;
+}
+
+/* @n instructions have retired, no more than that; none of them was tagged. */
+static inline void pmu_tag_pass(PmuState *s, PmuRow row, uint32_t n)
+{
+    s->tag_left -= s->tags[row] ? n : 0;
+}
+
+/*
+ * Another one has, where pmu_tag_distance() is 0: its first load has taken
+ * @latency clocks, or it has none, which is 0.
+ */
+void pmu_tag(PmuState *s, PmuRow row, uint32_t latency);
+
+/* GLOBAL_STATUS without the counters that PEBS is on for */
+uint64_t pmu_others_status(const PmuState *s, const PmuConfig *config);
+
 /* Whether there is PEBS */
 bool pmu_has_pebs(const PmuConfig *config);
+
+/*
+ * What counter @n's record has of an access to memory: nothing; address and
+ * source, for an event of loads or of stores; or these and the latency.
+ */
+typedef enum PmuData {
+    PMU_DATA_NONE,
+    PMU_DATA_ADDRESS,       /* from Haswell on */
+    PMU_DATA_STORE,         /* Sandy Bridge's precise store */
+    PMU_DATA_LATENCY,
+    PMU_DATA_STORE_LATENCY, /* Golden Cove's */
+} PmuData;
+
+PmuData pmu_pebs_data(const PmuState *s, const PmuConfig *config, unsigned n);
+
+/* How a record has the source of a load. */
+typedef enum PmuSources {
+    PMU_SOURCES_NHM,
+    PMU_SOURCES_SNB,
+    PMU_SOURCES_SKL,
+} PmuSources;
+
+PmuSources pmu_pebs_sources(const PmuConfig *config);
+
+/* Whether a latency is two, those of the instruction and of the access. */
+bool pmu_splits_latency(const PmuConfig *config);
 
 /* The groups of counter @n's record, as in MSR_PEBS_DATA_CFG. */
 uint64_t pmu_pebs_groups(const PmuState *s, const PmuConfig *config,

@@ -1313,6 +1313,7 @@ static void test_pebs(void)
     guest_start(&g, cpu, "-S -smp 1");
     guest_prepare_all(&g, 1);
     write_msr(&g, AREA(0) + WRITES, 0x3f1, 8);
+    write_msr(&g, AREA(0) + WRITES + 12, 0x3f6, 77);
     guest_cont(&g);
     guest_wait(&g, 0, SEQ, 1);
     guest_save(&g);
@@ -1325,10 +1326,14 @@ static void test_pebs(void)
     section[0] = memmem(before, size[0], name, len);
     section[1] = memmem(after, size[1], name, len);
     g_assert_true(section[0] && section[1]);
-    /* Behind the name: a version, PEBS_ENABLE, PEBS_DATA_CFG, what is armed */
-    g_assert_cmpmem(section[0], len + 28, section[1], len + 28);
+    /*
+     * Behind the name: a version, PEBS_ENABLE, PEBS_DATA_CFG, what is armed,
+     * the threshold, and what chooses loads
+     */
+    g_assert_cmpmem(section[0], len + 44, section[1], len + 44);
     g_assert_cmphex(ldq_be_p(section[0] + len + 4), ==, 8);
     g_assert_cmphex(ldq_be_p(section[0] + len + 12), ==, 0);
+    g_assert_cmphex(ldq_be_p(section[0] + len + 28), ==, 77);
     g_assert_true(guest_load(&g, cpu, "-S"));
     qtest_qmp_assert_success(g.qts, "{ 'execute': 'system_reset' }");
     qtest_qmp_eventwait(g.qts, "RESET");

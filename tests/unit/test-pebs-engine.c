@@ -6,6 +6,7 @@
 
 #define PEBS_ENABLE     0x3f1
 #define PEBS_DATA_CFG   0x3f2
+#define LOAD_LATENCY    0x3f6
 
 #define CYCLES_PP       (RUN | 1u << 23 | 16u << 24)
 #define ADAPTIVE        (1ull << 34)
@@ -13,6 +14,10 @@
 
 #define INSNS           0xc0
 #define BRANCHES        0xc4
+#define LATENCY_NHM     0x100b
+#define LATENCY         0x1cd
+#define STORE           0x2cd
+#define STORES          (1ull << 63)
 
 static bool is_gp(uint32_t msr, uint64_t val)
 {
@@ -126,22 +131,25 @@ static void start(uint64_t event, uint64_t left)
 static const struct {
     unsigned model, format, size;
     uint64_t enable;
+    unsigned latency;           /* event of load latency, or 0, */
+    unsigned counters;          /* and which may count it */
+    unsigned stores;            /* the same of stores */
 } parts[] = {
-    { 0x17, 0, 144, 1 },
-    { 0x1c, 0, 144, 1 },
-    { 0x1a, 1, 176, 0xf },
-    { 0x2c, 1, 176, 0xf },
-    { 0x2a, 1, 176, 0xf },
-    { 0x3a, 1, 176, 0xf },
-    { 0x3c, 2, 192, 0xf },
-    { 0x3d, 2, 192, 0xf },
-    { 0x37, 2, 192, 1 },
-    { 0x5e, 3, 200, 0xf },
-    { 0x5c, 3, 200, 1 },
-    { 0x7a, 3, 200, 0x70000000full },
-    { 0x6a, 4, 32, 0x7000000ffull },
-    { 0x8f, 4, 32, 0x7000000ffull },
-    { 0x86, 4, 32, 0x70000000full },
+    { 0x17, 0, 144, 1, 0, 0, 0 },
+    { 0x1c, 0, 144, 1, 0, 0, 0 },
+    { 0x1a, 1, 176, 0xf0000000full, LATENCY_NHM, 0xf, 0 },
+    { 0x2c, 1, 176, 0xf0000000full, LATENCY_NHM, 0xf, 0 },
+    { 0x2a, 1, 176, STORES | 0xf0000000full, LATENCY, 8, 8 },
+    { 0x3a, 1, 176, STORES | 0xf0000000full, LATENCY, 8, 8 },
+    { 0x3c, 2, 192, 0xf0000000full, LATENCY, 0xf, 0 },
+    { 0x3d, 2, 192, 0xf0000000full, LATENCY, 0xf, 0 },
+    { 0x37, 2, 192, 1, 0, 0, 0 },
+    { 0x5e, 3, 200, 0xf0000000full, LATENCY, 0xf, 0 },
+    { 0x5c, 3, 200, 1, 0, 0, 0 },
+    { 0x7a, 3, 200, 0x70000000full, 0, 0, 0 },
+    { 0x6a, 4, 32, 0x7000000ffull, LATENCY, 0xff, 0 },
+    { 0x8f, 4, 32, 0x7000000ffull, LATENCY, 0xfe, 1 },
+    { 0x86, 4, 32, 0x70000000full, 0, 0, 0 },
 };
 
 static void test_registers(void)
@@ -159,6 +167,8 @@ static void test_registers(void)
                             !(parts[i].enable & val));
             g_assert_cmpint(is_gp(PEBS_DATA_CFG, val), ==,
                             !adaptive || !(val & 0xff00000f));
+            g_assert_cmpint(is_gp(LOAD_LATENCY, val), ==,
+                            !parts[i].latency || val > 0xffff);
             if (config.version >= 4 && (parts[i].enable & val)) {
                 g_assert_cmphex(rd(GLOBAL_INUSE), ==, 1ull << 63);
             }
@@ -170,10 +180,14 @@ static void test_registers(void)
                         1ull << (63 - __builtin_clzll(parts[i].enable)));
         g_assert_cmpint(is_gp(PERFEVTSEL(0), ADAPTIVE), ==, !adaptive);
         g_assert_cmpint(is_gp(STATUS_RESET, OVF_BUF), ==, false);
+        if (parts[i].latency) {
+            g_assert_cmphex(rd(LOAD_LATENCY), ==, 0x8000);
+        }
 
         config.perf_capabilities &= ~(uint64_t)PMU_CAP_PEBS;
         g_assert_true(is_gp(PEBS_ENABLE, 0) && is_gp(PEBS_DATA_CFG, 0) &&
                       is_gp(PERFEVTSEL(0), ADAPTIVE) &&
+                      is_gp(LOAD_LATENCY, 0) &&
                       is_gp(FIXED_CTR_CTRL, FIXED_BIT(0)));
         g_assert_cmpint(pmu_rdmsr(&pmu, &config, PEBS_ENABLE, &val), ==,
                         PMU_MSR_GP);
@@ -195,6 +209,7 @@ static void set_sample(void)
     for (unsigned i = 0; i < sizeof(sample); i++) {
         bytes[i] = (uint8_t)(i * 7 + i / 251);
     }
+    sample.nr_accesses = 0;
 }
 
 /* Register @n's place in records of formats 0 to 3: RAX, RBX, RCX, RDX, ... */
@@ -627,11 +642,15 @@ static void test_load(void)
         be_intel(parts[i].model);
         pmu.global_status = OVF_BUF;
         pmu.pebs_enable = pmu.pebs_armed = parts[i].enable;
+        /* Bits of load latency, and of stores, are not counters. */
+        g_assert_cmpint(pmu_load_state(&pmu, &config), ==,
+                        !parts[i].latency || parts[i].format == 4);
+        pmu.pebs_armed &= parts[i].format < 4 && parts[i].latency ? 15 : -1;
         g_assert_true(pmu_load_state(&pmu, &config));
         pmu.pebs_armed = ~parts[i].enable & -~parts[i].enable;
         g_assert_false(pmu_load_state(&pmu, &config));
         pmu.pebs_armed = 0;
-        pmu.pebs_enable = 1ull << 63;
+        pmu.pebs_enable = 1ull << 62;
         g_assert_false(pmu_load_state(&pmu, &config));
         pmu.pebs_enable = 0;
         pmu.pebs_data_cfg = 15;
@@ -643,6 +662,285 @@ static void test_load(void)
     be_intel(0x6a);
     pmu = saved;
     config.perf_capabilities &= ~(uint64_t)PMU_CAP_PEBS;
+    g_assert_false(pmu_load_state(&pmu, &config));
+}
+
+/* --- data ----------------------------------------------------------------- */
+
+/* Loads by their source, and how records of each generation have that */
+static const struct {
+    PmuQuantity source;
+    uint64_t nehalem, sandy_bridge, skylake;
+} sources[] = {
+    { PMU_LOAD_L1, 1, 1, 1 },
+    { PMU_LOAD_L2, 3, 3, 3 },
+    { PMU_LOAD_L3, 4, 4, 4 },
+    { PMU_LOAD_REMOTE, 5, 6, 6 },
+    { PMU_LOAD_MODIFIED, 6, 7, 7 },
+    { PMU_LOAD_DRAM, 0xc, 0xc, 0xa },
+    { PMU_LOAD_OTHER, 0xf, 0xf, 0xf },
+};
+
+#define ADDRESS     0x1234567890ull
+
+/*
+ * An instruction has the accesses of set_accesses(), and is the event of
+ * counter @n, which PEBS_ENABLE has as @enable, in a new buffer.
+ */
+static void record_of(unsigned n, uint64_t event, uint64_t enable)
+{
+    bool adaptive = config.perf_capabilities & PMU_CAP_PEBS_BASELINE;
+    PmuQuantity q = sample.access[0].load ? sample.access[0].source :
+                    PMU_STORES;
+
+    set_area(BUFFER, 4000, 4000);
+    wr(GLOBAL_CTRL, 0);
+    if (adaptive) {
+        wr(PEBS_DATA_CFG, 1);
+    }
+    wr(PERFEVTSEL(n), event | RUN | (adaptive ? ADAPTIVE : 0));
+    wr(PMC(n), -1);
+    wr(PEBS_ENABLE, enable);
+    wr(GLOBAL_CTRL, 1u << n);
+    for (int i = 0; i < 2; i++) {
+        pmu_count(&pmu, PMU_USR, q, 1);
+        if (pmu_tags(&pmu, PMU_USR)) {
+            pmu.tag_left = 0;
+            pmu_tag(&pmu, PMU_USR, 100);
+        }
+        insn(PMU_INSNS);
+    }
+}
+
+static void set_accesses(unsigned bits, PmuQuantity source)
+{
+    memset(sample.access, 0, sizeof(sample.access));
+    sample.access[0] = (PebsAccess) {
+        .addr = ADDRESS,
+        .source = source,
+        .latency = source == PMU_LOAD_L1 ? 0 : 123,
+        .load = !(bits & 4),
+        .store = bits & 4,
+        .locked = bits & 1,
+        .stlb_miss = bits & 2,
+    };
+    sample.access[1] = (PebsAccess) {
+        .addr = 1, .source = PMU_LOAD_L1, .load = true, .store = true
+    };
+    sample.nr_accesses = 2;
+}
+
+static void check_data(unsigned part, uint64_t addr, uint64_t source,
+                       uint64_t latency)
+{
+    uint64_t at = BUFFER + (parts[part].format < 4 ? 0x98 : 32);
+
+    g_assert_cmpint(stored(), ==, parts[part].format < 4 ? parts[part].size :
+                                  64);
+    g_assert_cmphex(get(at), ==, addr);
+    g_assert_cmphex(get(at + 8), ==, source);
+    g_assert_cmphex(get(at + 16), ==, latency);
+}
+
+/* As records have it: Golden Cove has two. */
+static uint64_t latency_of(unsigned part, PmuQuantity source)
+{
+    uint64_t latency = source == PMU_LOAD_L1 ? 4 : 123;
+
+    return parts[part].model == 0x8f ? latency << 32 | latency : latency;
+}
+
+static void test_sources(void)
+{
+    for (unsigned i = 0; i < G_N_ELEMENTS(parts); i++) {
+        if (!parts[i].latency) {
+            continue;
+        }
+        for (unsigned n = 0; n < G_N_ELEMENTS(sources) * 4; n++) {
+            PmuQuantity source = sources[n / 4].source;
+            unsigned bits = n & 3, c = parts[i].model == 0x8f ? 1 : 3;
+            bool nehalem = parts[i].latency == LATENCY_NHM;
+            uint64_t code = nehalem ? sources[n / 4].nehalem :
+                            parts[i].format < 3 ? sources[n / 4].sandy_bridge :
+                            sources[n / 4].skylake;
+            uint64_t enable = 1u << c | (parts[i].format < 4 ?
+                                         1ull << (32 + c) : 0);
+            uint64_t hit = source == PMU_LOAD_L1;
+
+            code |= nehalem ? 0 : (bits & 2) << 3 | (bits & 1) << 5;
+            be(parts[i].model);
+            set_accesses(bits, source);
+            record_of(c, parts[i].latency, enable);
+            check_data(i, ADDRESS, code, latency_of(i, source));
+
+            /* Another event of loads */
+            if (!nehalem) {
+                record_of(0, 0x81d0, 1);
+                check_data(i, parts[i].format >= 2 ? ADDRESS : 0,
+                           parts[i].format >= 2 ? code : 0, 0);
+            }
+            /* Stores */
+            code = hit | (bits & 2) << 3 | (bits & 1) << 5;
+            set_accesses(bits | 4, source);
+            if (parts[i].stores) {
+                unsigned s = parts[i].format < 4 ? 3 : 0;
+
+                record_of(s, STORE, 1u << s | (s ? STORES : 0));
+                check_data(i, ADDRESS, s ? code : (bits & 2) << 3 |
+                           (bits & 1) << 5 | sources[n / 4].skylake,
+                           s ? 0 : latency_of(i, source));
+            }
+            if (!nehalem) {
+                record_of(0, 0x82d0, 1);
+                check_data(i, parts[i].format >= 2 ? ADDRESS : 0,
+                           parts[i].format >= 2 ? code : 0, 0);
+                /* The store of the other access, whose line is there */
+                sample.access[0].store = false;
+                record_of(0, 0x82d0, 1);
+                check_data(i, parts[i].format >= 2, parts[i].format >= 2, 0);
+                sample.access[0].store = true;
+            }
+            /* No event of memory */
+            record_of(0, INSNS, 1);
+            check_data(i, 0, 0, 0);
+        }
+    }
+}
+
+/* The access is one that counts. */
+static void test_matches(void)
+{
+    static const struct {
+        unsigned event;
+        PebsAccess a;
+        PmuQuantity q;
+    } tests[] = {
+        { 0x8d1, { .source = PMU_LOAD_L2, .load = true }, PMU_LOAD_L2 },
+        { 0x1d1, { .source = PMU_LOAD_L1, .load = true }, PMU_LOAD_L1 },
+        { 0x4d2, { .source = PMU_LOAD_MODIFIED, .load = true },
+          PMU_LOAD_MODIFIED },
+        { 0x21d0, { .source = PMU_LOAD_L3, .load = true, .store = true,
+                    .locked = true }, PMU_LOCKED },
+        { 0x41d0, { .source = PMU_LOAD_L3, .load = true, .split = true },
+          PMU_SPLIT_LOADS },
+        { 0x42d0, { .source = PMU_LOAD_L3, .store = true, .split = true },
+          PMU_SPLIT_STORES },
+        { 0x11d0, { .source = PMU_LOAD_L3, .load = true, .stlb_miss = true },
+          PMU_STLB_MISS_LOADS },
+        { 0x12d0, { .source = PMU_LOAD_L3, .store = true, .stlb_miss = true },
+          PMU_STLB_MISS_STORES },
+    };
+
+    for (unsigned i = 0; i < G_N_ELEMENTS(tests); i++) {
+        be(0x5e);
+        set_accesses(i == 1 ? 4 : 0, PMU_LOAD_L1);
+        sample.access[1] = tests[i].a;
+        sample.access[1].addr = 7;
+        set_area(BUFFER, 4000, 4000);
+        start(tests[i].event, 1);
+        insn(tests[i].q);
+        insn(tests[i].q);
+        g_assert_cmpint(stored(), ==, 200);
+        g_assert_cmphex(get(BUFFER + 0x98), ==, 7);
+    }
+}
+
+/* Where it counts, and with which bits of PEBS_ENABLE */
+static void test_latency_counters(void)
+{
+    for (unsigned i = 0; i < G_N_ELEMENTS(parts); i++) {
+        for (unsigned n = 0; parts[i].enable & 0xff & 1u << n; n++) {
+            uint64_t both = parts[i].format < 4 ? 1ull << (32 + n) : 0;
+
+            for (int bits = 0; bits < 4 && parts[i].latency; bits++) {
+                uint64_t enable = (bits & 1 ? 1u << n : 0) |
+                                  (bits & 2 ? both : 0);
+                bool counts = (bits & 1) && (bits & 2 || !both) &&
+                              parts[i].counters >> n & 1;
+
+                be(parts[i].model);
+                set_accesses(0, PMU_LOAD_L2);
+                record_of(n, parts[i].latency, enable);
+                g_assert_cmpint(pmu_tags(&pmu, PMU_USR), ==, counts);
+                g_assert_cmpint(stored() != 0, ==, counts);
+            }
+            for (int bits = 0; bits < 4 && parts[i].stores; bits++) {
+                uint64_t all = parts[i].format < 4 ? STORES : 0;
+                uint64_t enable = (bits & 1 ? 1u << n : 0) |
+                                  (bits & 2 ? all : 0);
+                bool counts = (bits & 1) && (bits & 2 || !all) &&
+                              parts[i].stores >> n & 1;
+
+                be(parts[i].model);
+                set_accesses(4, PMU_LOAD_L2);
+                record_of(n, STORE, enable);
+                g_assert_cmpint(stored() != 0, ==, counts);
+            }
+        }
+    }
+    /* Bits of load latency are not those of fixed counters. */
+    be(0x5e);
+    set_area(BUFFER, 4000, 4000);
+    wr(FIXED_CTR_CTRL, 3);
+    wr(FIXED_CTR(0), -1);
+    wr(PEBS_ENABLE, FIXED_BIT(0));
+    wr(GLOBAL_CTRL, FIXED_BIT(0));
+    insn(PMU_INSNS);
+    insn(PMU_INSNS);
+    g_assert_cmphex(records, ==, 0);
+    g_assert_cmphex(rd(FIXED_CTR(0)), ==, 1);
+    g_assert_cmphex(rd(GLOBAL_STATUS), ==, FIXED_BIT(0));
+    /* CMASK is undefined: it does not count. */
+    be(0x5e);
+    set_accesses(0, PMU_LOAD_L2);
+    record_of(0, LATENCY | 1u << 24, 1ull << 32 | 1);
+    g_assert_false(pmu_tags(&pmu, PMU_USR));
+}
+
+static void test_tags(void)
+{
+    uint32_t gaps[200], shortest = UINT32_MAX, longest = 0;
+
+    for (int again = 0; again < 2; again++) {
+        be(0x5e);
+        set_area(BUFFER, 4000, 4000);
+        wr(LOAD_LATENCY, 30);
+        g_assert_cmpint(pmu_tag_distance(&pmu, PMU_USR), ==, UINT32_MAX);
+        start(LATENCY, 1000);
+        wr(PEBS_ENABLE, 1ull << 32 | 1);
+        g_assert_cmpint(pmu_tag_distance(&pmu, PMU_USR), ==, 0);
+        for (unsigned i = 0; i < G_N_ELEMENTS(gaps); i++) {
+            uint64_t before = rd(PMC(0));
+            uint32_t latency = i % 3 ? 30 + i % 2 : 0;
+
+            g_assert_cmpint(pmu_tag_distance(&pmu, PMU_USR), ==, 0);
+            pmu_tag(&pmu, PMU_USR, latency);
+            g_assert_cmpint(rd(PMC(0)) - before, ==, latency > 30);
+            if (again) {
+                g_assert_cmpint(pmu_tag_distance(&pmu, PMU_USR), ==, gaps[i]);
+            }
+            gaps[i] = pmu_tag_distance(&pmu, PMU_USR);
+            shortest = MIN(shortest, gaps[i]);
+            longest = MAX(longest, gaps[i]);
+            pmu_tag_pass(&pmu, PMU_OS, 1);
+            g_assert_cmpint(pmu_tag_distance(&pmu, PMU_USR), ==, gaps[i] - 1);
+            /* Not while nobody wants tags */
+            wr(GLOBAL_CTRL, 0);
+            pmu_tag_pass(&pmu, PMU_USR, 100);
+            wr(GLOBAL_CTRL, 1);
+            pmu_tag_pass(&pmu, PMU_USR, gaps[i] - 1);
+        }
+    }
+    g_assert_cmpint(shortest, >=, PMU_TAG_GAP_MIN);
+    g_assert_cmpint(longest, <=, PMU_TAG_GAP_MAX);
+    g_assert_cmpint(longest - shortest, >, 1800);
+    /* What a stream must not have */
+    be(0x5e);
+    g_assert_true(pmu_load_state(&pmu, &config));
+    pmu.tag_left = PMU_TAG_GAP_MAX + 1;
+    g_assert_false(pmu_load_state(&pmu, &config));
+    be(0x17);
+    pmu.load_latency = 3;
     g_assert_false(pmu_load_state(&pmu, &config));
 }
 
@@ -659,5 +957,9 @@ int main(int argc, char *argv[])
     g_test_add_func("/pebs/several", test_several);
     g_test_add_func("/pebs/precise", test_precise);
     g_test_add_func("/pebs/load", test_load);
+    g_test_add_func("/pebs/sources", test_sources);
+    g_test_add_func("/pebs/matches", test_matches);
+    g_test_add_func("/pebs/latency", test_latency_counters);
+    g_test_add_func("/pebs/tags", test_tags);
     return g_test_run();
 }
