@@ -12,6 +12,7 @@
 
 #define MSR_PEBS_ENABLE         0x3f1
 #define MSR_PEBS_DATA_CFG       0x3f2
+#define MSR_LOAD_LATENCY        0x3f6
 #define MSR_DS_AREA             0x600
 #define MISC_NO_PEBS            (1u << 12)
 #define STATUS_OVF_BUF          (1ull << 62)
@@ -469,6 +470,172 @@ static void test_adaptive(void)
     wrmsr(MSR_PEBS_DATA_CFG, CFG_GPRS);
 }
 
+/* --- data ----------------------------------------------------------------- */
+
+enum { DRAM_LATENCY = 200, DEVICE_LATENCY = 400, L1_LATENCY = 4 };
+enum { L1 = 1, DEVICE = 15, STLB_MISS = 1 << 4, LOCKED = 1 << 5 };
+enum { LOADS = 0x81d0, STORES = 0x82d0, MISSES = 0x08d1, SPLIT = 0x42d0,
+       STORE = 0x02cd };
+#define PS_EN                   (1ull << 63)
+
+uint8_t sample_data[256] __attribute__((aligned(128)));
+
+#define DATA_LOOP(name, insns) \
+    CODE(name, "lea sample_data(%rip), %rsi\n mov $30000, %edx\n" \
+               "1: " insns "\n dec %edx\n jnz 1b")
+
+DATA_LOOP(hits, "mov (%rsi), %rax")
+DATA_LOOP(misses, "clflush (%rsi)\n mov (%rsi), %rax")
+DATA_LOOP(behind, "mov %rax, (%rsi)\n mov 8(%rsi), %rax")
+DATA_LOOP(updates, "lock incl (%rsi)")
+DATA_LOOP(splits, "mov 60(%rsi), %rax\n mov %rax, 61(%rsi)")
+DATA_LOOP(stores, "clflush (%rsi)\n mov %rax, (%rsi)")
+DATA_LOOP(strings, "lea sample_data(%rip), %rsi\n mov $64, %ecx\n rep lodsb")
+/* At CPL 0 */
+DATA_LOOP(walks, "mov %cr3, %rax\n mov %rax, %cr3\n mov (%rsi), %rax")
+DATA_LOOP(device, "mov $0xfee00080, %esi\n mov (%rsi), %eax")
+
+/* Records of @event in counter @n, with what PEBS_ENABLE has, too */
+static bool sample(void (*fn)(void), int cpl, unsigned n, unsigned event,
+                   uint64_t enable)
+{
+    set_records(3, 4, 1000);
+    select(n, event | (cpl ? EVTSEL_USR : EVTSEL_OS), 1);
+    set_up(cpl ? USER_CODE64 : CODE64, (uintptr_t)fn);
+    wrmsr(MSR_PEBS_ENABLE, enable | 1u << n);
+    wrmsr(MSR_GLOBAL_CTRL, 1u << n);
+    enter_regs();
+    wrmsr(MSR_GLOBAL_CTRL, 0);
+    wrmsr(MSR_PEBS_ENABLE, 0);
+    wrmsr(MSR_EVTSEL(n), 0);
+    take_status();
+    return stored();
+}
+
+static bool is_golden_cove(void)
+{
+    return (cpuid_reg(1, 0, 0) & 0xf00f0) == 0x800f0;
+}
+
+static bool has_data(unsigned offset, uint64_t source, uint64_t latency)
+{
+    unsigned at = format < 4 ? 0x98 : 32;
+
+    /* The instruction's, too */
+    latency |= is_golden_cove() ? latency << 32 : 0;
+    return word(0, at) == (uintptr_t)sample_data + offset &&
+           word(0, at + 8) == source && word(0, at + 16) == latency;
+}
+
+static void test_latency(bool nehalem)
+{
+    const unsigned n = 3, event = nehalem ? 0x100b : 0x01cd;
+    const uint64_t enable = format < 4 ? 1ull << (32 + n) : 0;
+    const unsigned dram = format < 3 ? 12 : 10, at = format < 4 ? 0x98 : 32;
+    uint64_t addr;
+
+    report(at_cpl(3, rdmsr(MSR_LOAD_LATENCY)) == GP &&
+           at_cpl(0, wrmsr(MSR_LOAD_LATENCY, 0x10000)) == GP,
+           "the threshold has 16 bits, and is not for CPL 3");
+    wrmsr(MSR_LOAD_LATENCY, 3);
+    report(sample(hits, 3, n, event, enable) && has_data(0, L1, L1_LATENCY),
+           "load latency: a hit");
+    report(sample(misses, 3, n, event, enable) &&
+           has_data(0, dram, DRAM_LATENCY), "a miss");
+    report(sample(behind, 3, n, event, enable) && has_data(8, L1, L1_LATENCY),
+           "only of loads");
+    report(sample(updates, 3, n, event, enable) &&
+           has_data(0, nehalem ? L1 : L1 | LOCKED, L1_LATENCY), "with LOCK");
+    report(sample(splits, 3, n, event, enable) && has_data(60, L1, L1_LATENCY),
+           "from two lines");
+    report(sample(walks, 0, n, event, enable) &&
+           has_data(0, nehalem ? L1 : L1 | STLB_MISS, L1_LATENCY),
+           "in a page that STLB does not have");
+    report(sample(device, 0, n, event, enable) && word(0, at) == 0xfee00080 &&
+           word(0, at + 8) == DEVICE &&
+           (uint32_t)word(0, at + 16) == DEVICE_LATENCY,
+           "from a device");
+    addr = (sample(strings, 3, n, event, enable), word(0, at));
+    report(stored() == 1 && addr >= (uintptr_t)sample_data &&
+           addr < (uintptr_t)sample_data + 64, "of string instructions");
+    wrmsr(MSR_LOAD_LATENCY, L1_LATENCY);
+    report(!sample(hits, 3, n, event, enable), "but not below the threshold");
+    wrmsr(MSR_LOAD_LATENCY, DRAM_LATENCY - 1);
+    report(sample(misses, 3, n, event, enable), "nor above it");
+    wrmsr(MSR_LOAD_LATENCY, DRAM_LATENCY);
+    report(!sample(misses, 3, n, event, enable), "which is not counted");
+    wrmsr(MSR_LOAD_LATENCY, 3);
+    report(!enable || !sample(hits, 3, n, event, 0),
+           "PEBS_ENABLE has another bit for it");
+}
+
+static void test_data_of_events(void)
+{
+    const unsigned dram = format < 3 ? 12 : 10, at = format < 4 ? 0x98 : 32;
+
+    report(sample(hits, 3, 0, LOADS, 0) && has_data(0, L1, 0),
+           "the address of loads");
+    report(sample(misses, 3, 0, MISSES, 0) && has_data(0, dram, 0),
+           "of loads that miss");
+    report(sample(behind, 3, 0, STORES, 0) && has_data(0, 1, 0), "of stores");
+    report(sample(stores, 3, 0, STORES, 0) && has_data(0, 0, 0),
+           "of stores that miss");
+    report(sample(updates, 3, 0, STORES, 0) && has_data(0, 1 | LOCKED, 0),
+           "of those with LOCK");
+    report(sample(splits, 3, 0, SPLIT, 0) && has_data(61, 1, 0),
+           "of stores to two lines");
+    report(sample(hits, 3, 0, INSNS, 0) && word(0, at) == 0 &&
+           word(0, at + 8) == 0, "not of instructions");
+}
+
+static void test_precise_store(void)
+{
+    report(sample(behind, 3, 3, STORE, PS_EN) && has_data(0, 1, 0),
+           "precise store: a hit");
+    report(sample(stores, 3, 3, STORE, PS_EN) && has_data(0, 0, 0), "a miss");
+    report(sample(updates, 3, 3, STORE, PS_EN) && has_data(0, 1 | LOCKED, 0),
+           "with LOCK");
+    report(!sample(behind, 3, 3, STORE, 0) &&
+           !sample(behind, 3, 0, STORE, PS_EN),
+           "only with its bit, and of counter 3");
+}
+
+static void test_data(void)
+{
+    unsigned before = size;
+    bool precise_store;
+
+    if (at_cpl(0, rdmsr(MSR_LOAD_LATENCY)) == GP) {
+        return;
+    }
+    precise_store = at_cpl(0, wrmsr(MSR_PEBS_ENABLE, PS_EN)) == EXIT;
+    wrmsr(MSR_PEBS_ENABLE, 0);
+    if (adaptive) {
+        size = 64;
+        wrmsr(MSR_PEBS_DATA_CFG, CFG_MEMORY);
+    }
+    test_latency(format == 1 && !precise_store);
+    if (format >= 2) {
+        test_data_of_events();
+    }
+    if (precise_store) {
+        test_precise_store();
+    }
+    if (is_golden_cove()) {
+        report(sample(updates, 3, 0, STORE, 0) &&
+               has_data(0, L1 | LOCKED, L1_LATENCY),
+               "stores and their latency");
+        report(sample(stores, 3, 0, STORE, 0) &&
+               has_data(0, 10, DRAM_LATENCY), "of those that miss");
+        report(!sample(hits, 3, 0, 0x01cd, 0) &&
+               !sample(behind, 3, 1, STORE, 0), "each in its counters");
+    }
+    size = before;
+    if (adaptive) {
+        wrmsr(MSR_PEBS_DATA_CFG, CFG_GPRS);
+    }
+}
+
 /* --- where records can be stored ------------------------------------------ */
 
 /* The program runs, and nothing is stored. */
@@ -680,6 +847,7 @@ int main(void)
     test_pages();
     test_cpl0();
     test_starts();
+    test_data();
     if (adaptive) {
         test_adaptive();
     }
