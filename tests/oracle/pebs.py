@@ -6,11 +6,15 @@ random programs that read it, as branches.py's do."""
 import collections
 
 import branches
+import caches
+import observe
 import predict
 import programs
+import tlb
 import x86
 
 PEBS_ENABLE, DATA_CFG, PMC, EVTSEL = 0x3f1, 0x3f2, 0xc1, 0x186
+LOAD_LATENCY, L1_LATENCY, STORES_BIT = 0x3f6, 4, 1 << 63
 GLOBAL_CTRL, STATUS, RESET = 0x38f, 0x38e, 0x390
 OVF_BUF, ADAPTIVE, RF = 1 << 62, 1 << 34, 1 << 16
 MEMORY, GPRS, XMM, LBRS = 1, 2, 4, 8
@@ -24,26 +28,64 @@ ORDER = 0, 3, 1, 2, 6, 7, 5, 4, 8, 9, 10, 11, 12, 13, 14, 15
 EVENTS = 0x00c0, 0x00c4, 0x01c4, 0x20c4, 0x00c5, 0x01c5
 ICE_LAKE_EVENTS = 0x00c0, 0x00c4, 0x11c4, 0x20c4, 0x00c5, 0x11c5
 
+# Of memory: what pmu_tag() counts, and stores that are sampled
+TAGGED_NHM, TAGGED, STORE = 0x100b, 0x01cd, 0x02cd
+LOADS, ALL_STORES, HITS, MISSES, LOCKS, SPLITS, SPLIT_STORES, WALKS, WALKED = (
+    0x81d0, 0x82d0, 0x01d1, 0x08d1, 0x21d0, 0x41d0, 0x42d0, 0x11d0, 0x12d0)
+DATA = LOADS, LOADS, ALL_STORES, HITS, MISSES, LOCKS, SPLITS, SPLIT_STORES, (
+    WALKS), WALKED
+# Data sources of L2, L3, DRAM, L1D
+SNB_SOURCES, SKL_SOURCES = (
+    {caches.L2: 3, caches.L3: 4, caches.DRAM: dram, observe.L1: 1}
+    for dram in (12, 10))
+
 Generation = collections.namedtuple(
-    'Generation', 'name cpu format size events depth look version')
+    'Generation', 'name cpu format size events memory lg_stlb depth look '
+    'version')
 INTEL = 'max,vendor=GenuineIntel,family=6,model=%d,stepping=%d,pmu=on'
 GENERATIONS = [Generation(*row, 1, branches.PLAIN, 3) for row in (
-    ('Nehalem', INTEL % (26, 3), 1, 22, (0x00c0, 0x00c4)),
-    ('Ivy Bridge', INTEL % (58, 9), 1, 22, EVENTS),
-    ('Haswell', INTEL % (60, 3), 2, 24, EVENTS),
-    ('Skylake', INTEL % (94, 3), 3, 25, EVENTS),
-    ('Ice Lake', INTEL % (106, 6), 4, 0, ICE_LAKE_EVENTS))]
+    ('Nehalem', INTEL % (26, 3), 1, 22, (0x00c0, 0x00c4), (), 12),
+    ('Ivy Bridge', INTEL % (58, 9), 1, 22, EVENTS, (), 12),
+    ('Haswell', INTEL % (60, 3), 2, 24, EVENTS, DATA, 29),
+    ('Skylake', INTEL % (94, 3), 3, 25, EVENTS, DATA, 30),
+    ('Ice Lake', INTEL % (106, 6), 4, 0, ICE_LAKE_EVENTS, DATA, 30),
+    ('Golden Cove', INTEL % (143, 8), 4, 0, ICE_LAKE_EVENTS, DATA, 30))]
+
+
+class Access:
+    """A load, a store, or both, as a record may have it."""
+
+    def __init__(self, shown, locked, update, walk):
+        kind, self.addr, _, _, self.source, self.clocks, self.split = shown
+        self.load, self.store = kind == 'L', kind == 'S' or update
+        self.locked, self.walk = locked and update, walk
+
+    def counts(self, event):
+        """Whether it counts for it as a load, and as a store."""
+        miss = self.source != observe.L1
+        load = {LOADS: True, HITS: not miss, MISSES: miss, TAGGED: True,
+                TAGGED_NHM: True, LOCKS: self.locked, SPLITS: self.split,
+                WALKS: self.walk}
+        store = {ALL_STORES: True, STORE: True, SPLIT_STORES: self.split,
+                 WALKED: self.walk and not self.load}
+        return (self.load and load.get(event, False),
+                self.store and store.get(event, False))
 
 
 class Recorder(predict.Skylake):
     """A processor of @generation; @stubs are the kernel's entries, and @resets
     what is in the program's DS area."""
     EVENTS = {**predict.Skylake.EVENTS, 0x11c4: (predict.COND,),
-              0x11c5: (predict.COND, predict.MISPREDICTED)}
+              0x11c5: (predict.COND, predict.MISPREDICTED),
+              **dict.fromkeys((*DATA, TAGGED, TAGGED_NHM, STORE), (0,))}
 
-    def __init__(self, generation, stubs, nmi, resets):
+    def __init__(self, generation, stubs, nmi, resets, cpu, tlbs):
+        """@cpu and @tlbs are its models of data."""
         super().__init__(nmi)
         self.gen, self.stubs = generation, stubs
+        self.shown, self.tlb = observe.Accesses(cpu, ()), tlbs
+        self.cpu, self.accesses = cpu, []
+        self.least = self.random = self.left = 0    # see pmu.h
         self.enable = self.armed = self.data_cfg = 0
         self.control = (1 << self.COUNTERS) - 1     # at reset
         self.due, self.masked = [], False
@@ -60,6 +102,8 @@ class Recorder(predict.Skylake):
             self.enable = val
         elif msr == DATA_CFG:
             self.data_cfg = val
+        elif msr == LOAD_LATENCY:
+            self.least = val
         elif msr == GLOBAL_CTRL and val:
             self.masked = False         # LVTPC, in front of that
             return super().write(msr, val)
@@ -78,7 +122,7 @@ class Recorder(predict.Skylake):
         elif self.armed & bit and self.starts:
             self.value[i] += 1
         elif self.armed & bit:
-            self.due.append(i)
+            self.due += [i] * (i not in self.due)
         else:
             self.value[i] = (self.value[i] + 1) % predict.WIDTH
             if not self.value[i]:
@@ -97,8 +141,86 @@ class Recorder(predict.Skylake):
         super().retire(insn, state, ip, cpl, entry, prediction)
         self.masked |= entry is not None and entry.pc == self.nmi
 
+    # --- memory --------------------------------------------------------------
+
+    def sampling(self, cpl):
+        """Counters and events of memory that run at @cpl, which only those at
+        CPL 3 do here."""
+        return [(i, self.evtsel[i] & 0xffff) for i, event, _ in self.active
+                if cpl and event == (0,) and self.enable >> i & 1]
+
+    def memory(self, insn, state, cpl, accesses):
+        """What an instruction that has begun, which may fault, accesses."""
+        self.accesses = []
+        if cpl == 0 and insn.kind == x86.INVLPG:
+            self.tlb.invlpg(insn.invlpg_addr(state))
+        if not self.sampling(cpl):
+            return
+        shown = self.shown.of(accesses, False)
+        while shown:
+            access, *shown = shown
+            update = access[0] == 'L' and any(
+                ['S', *access[1:4]] == other[:4] for other in shown)
+            shown = [other for other in shown
+                     if not update or other[:4] != ['S', *access[1:4]]]
+            walk = tlb.LOAD_WALK in [*self.tlb.access(
+                access[1], access[3], False)]
+            self.accesses.append(Access(
+                access, observe.is_locked(insn), update, walk))
+
+    def tag(self):
+        """Whether the load of an instruction is tagged, and its latency."""
+        if self.left:
+            self.left -= 1
+            return None
+        load = next((a for a in self.accesses if a.load), None)
+        self.random = (self.random * 1664525 + 1013904223) % (1 << 32)
+        self.left = 512 + (self.random >> 21)
+        return load and (load.clocks or L1_LATENCY)
+
+    def count_memory(self, cpl):
+        events = self.sampling(cpl)
+        latency = None
+        if any(event in (TAGGED, TAGGED_NHM) for _, event in events):
+            latency = self.tag()
+        for i, event in events:
+            if event in (TAGGED, TAGGED_NHM):
+                n = latency is not None and latency > self.least
+            else:
+                n = sum(map(any, (a.counts(event) for a in self.accesses)))
+            for _ in range(n):
+                self.add(i)
+
+    def data(self, i):
+        """Address, source and latency of an event."""
+        event = self.evtsel[i] & 0xffff
+        tagged = event in (TAGGED, TAGGED_NHM)
+        for a in self.accesses:
+            load, store = a.counts(event)
+            if not load and not store:
+                continue
+            # It has just been loaded from there.
+            there = a.load and not load
+            source, walk = (observe.L1, False) if there else (a.source, a.walk)
+            flags = walk << 4 | a.locked << 5
+            sources = SNB_SOURCES if self.gen.format < 3 else SKL_SOURCES
+            both = self.gen.name == 'Golden Cove'
+            code = sources[source] if load or both and event == STORE else (
+                source == observe.L1)
+            latency = 0
+            if tagged or both and event == STORE:
+                latency = L1_LATENCY if source == observe.L1 else (
+                    a.clocks or self.cpu.latency[source])
+            latency = min(latency, 0xffff) * (1 + (1 << 32)) if both else (
+                latency)
+            return a.addr, code | flags * (event != TAGGED_NHM), latency
+        return 0, 0, 0
+
+    # --- what retires --------------------------------------------------------
+
     def count(self, insn, ip, cpl, prediction):
         super().count(insn, ip, cpl, prediction)
+        self.count_memory(cpl)
         for i in self.due:
             self.record(i, insn)
         self.due = []
@@ -131,7 +253,7 @@ class Recorder(predict.Skylake):
             yield from (rflags, ip, *(regs[n] for n in ORDER))
             # Others that have overflowed, but not for PEBS
             others = self.status & ~self.enable if self.gen.format < 3 else 0
-            yield from (bit | others, 0, 0, 0)
+            yield from (bit | others, *self.data(i))
             if self.gen.format >= 2:
                 yield from (insn.pc, 0)
             if self.gen.format >= 3:
@@ -142,7 +264,7 @@ class Recorder(predict.Skylake):
             256 * bool(groups & XMM))
         yield from (size << 48 | groups, insn.pc, bit, (0, 0))
         if groups & MEMORY:
-            yield from (0, 0, 0, 0)
+            yield from (*self.data(i), 0)
         if groups & GPRS:
             yield from (rflags, ip, *regs)
         if groups & XMM:
@@ -197,13 +319,14 @@ def compare(trace, recorder, error_code):
     """A branches.Result of each session."""
     results, cpl = [], 0
     predictor = branches.predictor.Predictor()
-    for insn, state, ip, entry, _, after, frame in states(
+    for insn, state, ip, entry, accesses, after, frame in states(
             trace, recorder.stubs, error_code):
         recorder.after, recorder.frame = after, frame
         prediction = None
         if ip is not None and insn.kind in x86.NEAR_BRANCHES and (
                 recorder.trains(cpl)):
             prediction = predictor.predict(insn, ip)
+        recorder.memory(insn, state, cpl, accesses)
         recorder.retire(insn if ip is not None else None, state, ip, cpl,
                         entry, prediction)
         if ip is None:
@@ -239,10 +362,31 @@ class Program(branches.Program):
         self.size = 8 * generation.size or (
             32 + 32 * (self.groups & MEMORY) + 144 * bool(self.groups & GPRS) +
             256 * bool(self.groups & XMM))
-        self.resets = [-rng.randint(1, 150) for _ in range(4)]
+        # Half of the programs have events of memory, if they are CPL 3's, and
+        # no accesses that the trace does not tell in the order of their steps
+        self.samples = rng.random() < .6
+        if self.samples:
+            self.misses = True
+            for name in ('repaired', 'far', 'stack_segment', 'string',
+                         'modify'):
+                del self.weights[name]
+        # The counter of load latency, which counts seldom
+        self.seldom = 3 if generation.name == 'Ivy Bridge' else (
+            rng.randrange(1, 3))
+        self.resets = []
+
+    def most(self, i, most):
+        return 3 if self.samples and i == self.seldom else most
 
     def kernel(self):
         self.emit('int $34')
+
+    def fault(self):
+        before = len(self.lines)
+        super().fault()
+        if self.samples and any(' rep' in f' {line}' for line in
+                                self.lines[before:]):
+            del self.lines[before:]
 
     # --- what the kernel calls -----------------------------------------------
 
@@ -267,6 +411,9 @@ class Program(branches.Program):
                     branches.MARK)
 
     def handlers(self):
+        self.samples &= self.user
+        self.resets = [-self.rng.randint(1, self.most(i, 150))
+                       for i in range(4)]
         regs = ('ax', 'bx', 'cx', 'dx', 'si', 'di')
         push = [f'push %r{reg}' for reg in regs]
         pop = [f'pop %r{reg}' for reg in regs[::-1]]
@@ -300,20 +447,29 @@ class Program(branches.Program):
         rng = self.rng
         cs = (0x1b if self.bits == 64 else 0x2b) if self.user else 8
         threshold = rng.choice((1, 1, 2, 5, RECORDS))
-        rows = rng.choice((1, 1, 3)) if self.user else 2
+        rows = rng.choice((1, 1, 1 if self.samples else 3)) if self.user else 2
         enable, msrs = 0, []
         for i in range(3):
-            if rng.random() < .7:
+            if self.samples and (i == self.seldom or rng.random() < .7):
+                bits, event = self.sampled(i)
+                enable |= bits
+            elif rng.random() < .7:
                 enable |= 1 << i
                 event = rng.choice(self.gen.events)
             else:
                 event = rng.choice((0xc0, 0xc4))
             adaptive = ADAPTIVE * (self.gen.format == 4)
             msrs += [(EVTSEL + i, event | rows << 16 | 1 << 22 | adaptive),
-                     (PMC + i, -rng.randint(1, 200))]
+                     (PMC + i, -rng.randint(1, self.most(i, 200)))]
         period = rng.randint(100, 900) if threshold < RECORDS else 1 << 30
         msrs += [(EVTSEL + 3, 0xc0 | rows << 16 | 1 << 20 | 1 << 22),
-                 (PMC + 3, -period)]
+                 (PMC + 3, -period), (LOAD_LATENCY, rng.choice((0, 3, 3, 30)))]
+        if self.samples and self.gen.name == 'Ivy Bridge':
+            # These are counter 3's.
+            bits, event = rng.choice(((1 << 35, TAGGED), (STORES_BIT, STORE)))
+            enable |= bits | 1 << 3
+            msrs += [(EVTSEL + 3, event | rows << 16 | 1 << 22), (PMC + 3, -1)]
+            period = rng.randint(1, 50)
         if self.gen.format == 4:
             msrs.append((DATA_CFG, self.groups))
         msrs.append((PEBS_ENABLE, enable))
@@ -327,6 +483,18 @@ class Program(branches.Program):
         for row in (*msrs, (PEBS_ENABLE, 0)):
             self.emit('.quad %d, %d' % row)
         self.emit(f'.quad pebs_buffer, pebs_buffer, {end}, {threshold}')
+
+    def sampled(self, i):
+        """Bits of PEBS_ENABLE and an event of memory, for counter @i."""
+        latency = TAGGED_NHM if self.gen.name == 'Nehalem' else TAGGED
+        bit = 1 << i
+        if self.gen.name == 'Ivy Bridge':
+            return bit, self.rng.choice(self.gen.events)
+        if self.gen.name == 'Golden Cove' and i == 0:
+            return bit, STORE
+        if i == self.seldom:
+            return bit | (bit << 32) * (self.gen.format < 4), latency
+        return bit, self.rng.choice(self.gen.memory or self.gen.events)
 
     def text(self, sessions):
         self.gen = self.gen._replace(version=0)     # no branch trace store

@@ -58,17 +58,21 @@ class Cpu:
                        1, 5000))) for _ in range(4)),
                    rng.choice((10, 12, 31)), rng.choice((0, 2, 4)))
 
-    def properties(self):
+    def data_properties(self):
+        """Those of caches"""
         sizes = zip(('l1d', 'l2', 'l3'), self.geometry)
         sources = zip(('l2', 'l3', 'remote', 'dram'), self.latency)
+        return ','.join((
+            *(f'{n}-size={size},{n}-assoc={ways}'
+              for n, (size, ways) in sizes),
+            *(f'{n}-latency={clocks}' for n, clocks in sources)))
+
+    def properties(self):
         return ','.join((
             f'insn-clocks={self.insn_clocks}', f'refclk-ratio={self.ratio}',
             f'branch-predictor={"local" if self.predicts else "off"}',
             f'lwp-latency-max={self.latency_bits}',
-            f'lwp-latency-rnd={self.latency_round}',
-            *(f'{n}-size={size},{n}-assoc={ways}'
-              for n, (size, ways) in sizes),
-            *(f'{n}-latency={clocks}' for n, clocks in sources)))
+            f'lwp-latency-rnd={self.latency_round}', self.data_properties()))
 
 
 class Lwp:
