@@ -152,12 +152,12 @@ load_list() {
 }
 
 copy_tests() {
-    cp "$out/pmu-load" "$out/pmu-loop" "$out/pmu-taken" \
+    cp "$out/pmu-load" "$out/pmu-loop" "$out/pmu-share" "$out/pmu-taken" \
         "$guest/test/pmu-branches" "$guest/test/pmu-cost" \
         "$guest/test/pmu-perf" "$guest/test/pmu-dmesg" \
-        "$guest/test/pmu-generic" "$guest/test/pmu-p4" \
-        "$guest/test/pmu-pebs" "$guest/test/rr-cost" \
-        "$guest/test/rr-replay" "$fs/bin"
+        "$guest/test/pmu-generic" "$guest/test/pmu-memory" \
+        "$guest/test/pmu-p4" "$guest/test/pmu-pebs" \
+        "$guest/test/rr-cost" "$guest/test/rr-replay" "$fs/bin"
     find "$out" -maxdepth 1 \( -name 'lwp-*' -o -name 'rr-*' \) -type f \
         -perm -u+x -exec cp {} "$fs/bin" \;
     [ ! "$module" ] || cp "$out/fault-$kernel_name.ko" "$fs/lib/lwp-fault.ko"
@@ -231,7 +231,7 @@ build_guest() {
     build_tools "$1"
     build_workload
     for t in lwp-stress lwp-notify lwp-leak lwp-load lwp-limits lwp-kvm \
-        lwp-resume lwp-fault lwp-ticks pmu-load; do
+        lwp-resume lwp-fault lwp-ticks pmu-load pmu-share; do
         build_test $t -static
     done
     build_test lwp-stress32 -static -m32

@@ -56,7 +56,8 @@ warnings() {
 for kernel; do
     passes "perf-$kernel" --perf --kernel "$kernel"
     passes "perf-counts-$kernel" --perf --kernel "$kernel" --test pmu-perf \
-        pmu-branches=--quick=32 pmu-pebs=3+ pmu-dmesg
+        pmu-branches=--quick=32 pmu-pebs=3+ \
+        pmu-memory=--quick=stores pmu-dmesg
     reports
     warnings > "$logs/warnings"
     # It has no counters, so scripts/boot is right to fail.

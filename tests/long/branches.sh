@@ -47,22 +47,6 @@ mkdir -p "$dir/copy"
 
 # --- models -----------------------------------------------------------------
 
-# boot LOG OPTION...: a guest with Debian's perf
-boot() {
-    boot_log=$1
-    shift
-    "$top/scripts/boot" --release "$release" --perf "$@" > "$boot_log" 2>&1
-}
-
-# warnings LOG: the kernel's, without numbers; but for those of time, which a
-# busy host is behind
-warnings() {
-    tr -d '\r' < "$1" | sed -n 's/^dmesg: //p' |
-        grep -Ev 'calibrat|8254 timer|hpet:|hrtimer:|clocksource|TSC found' |
-        grep -Ev 'too long' |
-        sed 's/[0-9][0-9a-fx.]*/N/g' | sort -u
-}
-
 for kernel in 6.1 6.12; do
     for model in core2duo Nehalem IvyBridge Haswell Skylake-Client \
         SapphireRapids EPYC-Genoa; do

@@ -1,0 +1,118 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0-or-later
+#
+# usage: tests/long/memory-samples.sh [--release 10.0] [--minutes N]
+#
+# Debian's perf and samples of memory: guest/test/pmu-memory on a model of each
+# generation with two kernels, whose warnings are those without PEBS; and the
+# commands of docs/memory.md.  What has been done is kept in build/long, for this
+# QEMU, and not done again; with --minutes, no guest is started later than that.
+# Prints a line of PASS or FAIL for each check, and SKIP if some are left.
+set -u
+
+# shellcheck source=tests/long/common
+. "$(dirname "$0")/common"
+mkdir -p "$state"
+left=
+dir=$build/long/memory-samples
+rm -rf "$dir"
+mkdir -p "$dir"
+
+# What pmu-memory is told of a model: Nehalem has no samples of stores.
+has() {
+    case $1 in
+    Nehalem) echo hitm ;;
+    *) echo stores=hitm ;;
+    esac
+}
+
+for kernel in 6.1 6.12; do
+    for model in Nehalem IvyBridge Haswell Skylake-Client Icelake-Server-v4 \
+        SapphireRapids; do
+        name=$kernel-$model
+        [ ! -e "$state/$name" ] || continue
+        if late; then
+            left="$left $name"
+            continue
+        fi
+        boot "$state/$name.log" --kernel "$kernel" --cpu "$model,pmu=on" \
+            --test "pmu-memory=$(has $model)" pmu-dmesg
+        status=$?
+        boot "$state/$name.without.log" --kernel "$kernel" \
+            --cpu "$model,pmu=on,pebs=off" --test pmu-dmesg
+        status=$((status + $?))
+        {
+            tr -d '\r' < "$state/$name.log" | sed -n \
+                "s/^\(PASS\|FAIL\) pmu-memory: /\1 memory-samples: $name: /p"
+            warnings "$state/$name.without.log" > "$dir/without"
+            new=$(warnings "$state/$name.log" | comm -23 - "$dir/without")
+            if [ -z "$new" ]; then
+                echo "PASS memory-samples: $name: no warnings but those without"
+            else
+                echo "FAIL memory-samples: $name: the kernel says '$new'"
+            fi
+        } > "$state/new"
+        [ $status = 0 ] || grep -q '^FAIL' "$state/new" ||
+            echo "FAIL memory-samples: $name: $(tail -n 1 "$state/$name.log")" \
+                >> "$state/new"
+        cat "$state/new"
+        mv "$state/new" "$state/$name"
+    done
+done
+
+# --- the page ---------------------------------------------------------------
+
+# says PATTERN: what a command has put out has such a line, or with "no" has not.
+says() {
+    if [ "$1" = no ]; then
+        ! tr -d '\r' < "$state/page.log" | grep -Eq -e "$2"
+    else
+        tr -d '\r' < "$state/page.log" | grep -Eq -e "$1"
+    fi
+}
+
+# verdict COMMAND STATUS: of a command of the page, by its place
+verdict() {
+    case $place in
+    4) says '[0-9] .*SNP HitM.* 120$' ;;
+    6) says no '^ *[0-9]{2,} .*SNP HitM' ;;
+    *) true ;;
+    esac
+    if [ "$2 $?" = '0 0' ]; then
+        echo "PASS memory-samples: page: $1"
+    else
+        echo "FAIL memory-samples: page: $1: status $2; see $state/page.$place"
+    fi
+}
+
+if [ ! -e "$state/page" ]; then
+    if late; then
+        left="$left page"
+    else
+        page=$top/docs/memory.md
+        cd "$dir" || exit
+        # shellcheck disable=SC2016 # a fence
+        sed -n '/^```c share.c$/,/^```$/p' "$page" | sed '1d;$d' > share.c
+        sed -n 's/^    \$ //p' "$page" > commands
+        : > "$state/new"
+        place=0
+        while read -r command <&3; do
+            case $command in
+            'apt-get install '*) (need_packages "${command##* }") ;;
+            scripts/boot*) eval "\"$top\"/scripts/boot --release $release \
+                ${command#scripts/boot}" ;;
+            *) eval "$command" ;;
+            esac > "$state/page.log" 2>&1 < /dev/null
+            status=$?
+            place=$((place + 1))
+            cp "$state/page.log" "$state/page.$place"
+            verdict "$command" $status > "$dir/verdict"
+            cat "$dir/verdict"
+            cat "$dir/verdict" >> "$state/new"
+        done 3< commands
+        mv "$state/new" "$state/page"
+    fi
+fi
+[ -z "$left" ] || echo "SKIP memory-samples: left are$left"
+cd "$state" || exit
+! cat page 6.*[!g] 2> /dev/null | grep -q '^FAIL'
