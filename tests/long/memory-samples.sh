@@ -22,7 +22,7 @@ mkdir -p "$dir"
 has() {
     case $1 in
     Nehalem) echo hitm ;;
-    *) echo stores=hitm ;;
+    *) echo stores=both=hitm ;;
     esac
 }
 
