@@ -8,6 +8,7 @@
 #include "pmu.h"
 #include "engine/netburst.h"
 #include "branch/branch.h"
+#include "ibs/ibs.h"
 
 static bool pmu_needed(void *opaque)
 {
@@ -55,6 +56,7 @@ int pmu_cpu_pre_load(void *opaque)
     X86CPU *cpu = opaque;
 
     branch_cpu_pre_load(cpu);
+    ibs_cpu_reset(cpu);
     cpu->pmu_loaded = false;
     memset(cpu->pmu.offcore, 0, sizeof(cpu->pmu.offcore));
     cpu->pmu.mperf = cpu->pmu.aperf = 0;
@@ -211,6 +213,7 @@ const VMStateDescription vmstate_pmu = {
         &vmstate_pmu_clocks,
         &vmstate_pmu_pebs,
         &vmstate_pmu_netburst,
+        &vmstate_ibs,
         NULL
     }
 };

@@ -16,6 +16,7 @@ typedef struct State {
     NetburstState netburst;
     BranchState branch;
     BranchRing ring;
+    IbsState ibs;
 } State;
 
 /* Runs where the CPU does, so what has been counted ahead can be seen. */
@@ -33,6 +34,7 @@ static void get_state(CPUState *cs, run_on_cpu_data state)
     pmu_cpu_peek(&cpu->env, &s->pmu, &s->config);
     s->branch = cpu->branch;
     s->ring = cpu->branch_ring;
+    s->ibs = cpu->ibs;
 #endif
 }
 
@@ -96,6 +98,21 @@ static PmuBranchInfo *get_branches(const State *s, const BranchConfig *config)
     return info;
 }
 
+static void get_ibs(const State *s, const IbsConfig *config, PmuInfo *info)
+{
+    info->has_ibs_fetch_ctl = config->caps & IBS_CAP_FETCH;
+    if (info->has_ibs_fetch_ctl) {
+        ibs_rdmsr(&s->ibs, config, IBS_MSR_FIRST + IBS_FETCH_CTL,
+                  &info->ibs_fetch_ctl);
+    }
+    info->has_ibs_op_ctl = info->has_ibs_op_rip = config->caps & IBS_CAP_OP;
+    if (info->has_ibs_op_ctl) {
+        ibs_rdmsr(&s->ibs, config, IBS_MSR_FIRST + IBS_OP_CTL,
+                  &info->ibs_op_ctl);
+        info->ibs_op_rip = s->ibs.reg[IBS_OP_RIP];
+    }
+}
+
 PmuInfoList *qmp_query_pmu(Error **errp)
 {
     PmuInfoList *list = NULL, **tail = &list;
@@ -135,6 +152,7 @@ PmuInfoList *qmp_query_pmu(Error **errp)
             info->pebs_data_cfg = s->pebs_data_cfg;
             info->pebs_armed = s->pebs_armed;
         }
+        get_ibs(&state, &cpu->ibs_config, info);
         QAPI_LIST_APPEND(tail, info);
     }
     return list;
@@ -222,6 +240,14 @@ void hmp_info_pmu(Monitor *mon, const QDict *qdict)
             monitor_printf(mon, "  PEBS_ENABLE=%016" PRIx64 " PEBS_DATA_CFG=%08"
                            PRIx64 " armed=%016" PRIx64 "\n", info->pebs_enable,
                            info->pebs_data_cfg, info->pebs_armed);
+        }
+        if (info->has_ibs_fetch_ctl) {
+            monitor_printf(mon, "  IBS fetch: CTL=%016" PRIx64 "\n",
+                           info->ibs_fetch_ctl);
+        }
+        if (info->has_ibs_op_ctl) {
+            monitor_printf(mon, "  IBS op: CTL=%016" PRIx64 " RIP=%016" PRIx64
+                           "\n", info->ibs_op_ctl, info->ibs_op_rip);
         }
     }
 }

@@ -9,6 +9,7 @@
 #include "pmu.h"
 #include "engine/netburst.h"
 #include "branch/branch.h"
+#include "ibs/ibs.h"
 
 static bool has_pmu(X86CPU *cpu)
 {
@@ -110,7 +111,7 @@ uint64_t pmu_cpu_supported(X86CPU *cpu, FeatureWord w)
     if (!init_config(cpu, &config)) {
         return 0;
     }
-    features = branch_cpu_supported(cpu, w);
+    features = branch_cpu_supported(cpu, w) | ibs_cpu_supported(cpu, w);
     switch (w) {
     case FEAT_6_ECX:
         features |= config.aperfmperf && has_leaf_6(cpu, &config) ?
@@ -165,6 +166,7 @@ void pmu_cpu_expand_features(X86CPU *cpu)
     if (env->features[FEAT_7_0_EDX] & CPUID_7_0_EDX_ARCH_LBR) {
         env->cpuid_min_level = MAX(env->cpuid_min_level, 0x1c);
     }
+    ibs_cpu_expand_features(cpu);
     lbr_v2 = CPUID_8000_0022_EAX_LBR_V2 &
              ~env->user_features[FEAT_8000_0022_EAX];
     env->features[FEAT_8000_0022_EAX] &= ~lbr_v2;
@@ -204,6 +206,7 @@ static void pmu_reset_cpu(void *opaque)
     X86CPU *cpu = opaque;
 
     pmu_reset(&cpu->pmu, &cpu->pmu_config);
+    ibs_cpu_reset(cpu);
 #ifdef CONFIG_TCG
     cpu_sync_retire(&cpu->env);
 #endif
@@ -262,7 +265,7 @@ bool pmu_cpu_realize(X86CPU *cpu, Error **errp)
                      (env->features[FEAT_1_ECX] & CPUID_EXT_DTES64));
     config->perf_capabilities &= env->features[FEAT_PERF_CAPABILITIES];
     env->features[FEAT_PERF_CAPABILITIES] = config->perf_capabilities;
-    if (!same_for_all(config, errp)) {
+    if (!same_for_all(config, errp) || !ibs_cpu_realize(cpu, errp)) {
         return false;
     }
     if (pmu_is_netburst(config->flavour)) {

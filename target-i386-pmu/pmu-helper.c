@@ -7,6 +7,7 @@
 #include "hw/i386/apic.h"
 #include "pmu.h"
 #include "branch/branch.h"
+#include "ibs/ibs.h"
 #include "retire/compat.h"
 #include "tcg/helper-tcg.h"
 #include "trace.h"
@@ -269,7 +270,7 @@ uint64_t pmu_cpu_rdmsr(CPUX86State *env, uint32_t msr, uintptr_t ra)
     bool counted = pmu_wanted(&cpu->pmu, PMU_OS);
     uint64_t val = 0;
 
-    if (cpu->enable_pmu) {
+    if (cpu->enable_pmu && !ibs_cpu_rdmsr(env, msr, &val, ra)) {
         retire_cpu_settle(env);
         if (pmu_rdmsr(&cpu->pmu, &cpu->pmu_config, msr, &val) == PMU_MSR_GP) {
             raise_exception_err_ra(env, EXCP0D_GPF, 0, ra);
@@ -289,7 +290,7 @@ void pmu_cpu_wrmsr(CPUX86State *env, uint32_t msr, uint64_t val, uintptr_t ra)
     bool counted = pmu_wanted(s, PMU_OS), asked = pmu_asks(&cpu->pmu_config);
     uint32_t event;
 
-    if (!cpu->enable_pmu) {
+    if (!cpu->enable_pmu || ibs_cpu_wrmsr(env, msr, val, ra)) {
         return;
     }
     retire_cpu_settle(env);
@@ -355,6 +356,7 @@ void pmu_cpu_smi(CPUX86State *env)
     X86CPU *cpu = env_archcpu(env);
 
     if (cpu->enable_pmu) {
+        cpu->ibs_cs_base = env->smbase;
         branch_cpu_smi(env, cpu->pmu.debugctl & PMU_FREEZE_WHILE_SMM);
         pmu_smi(&cpu->pmu, &cpu->pmu_config);
     }

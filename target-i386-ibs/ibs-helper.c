@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* Instruction-Based Sampling under TCG: what is sampled, and MSRs. */
+
+#include "qemu/osdep.h"
+#include "qemu/main-loop.h"
+#include "hw/i386/apic.h"
+#include "ibs.h"
+#include "retire/compat.h"
+#include "retire/retire.h"
+#include "tcg/helper-tcg.h"
+#include "trace.h"
+
+static RetireWants ibs_retire_wants(CPUX86State *env, RetireRow row)
+{
+    X86CPU *cpu = env_archcpu(env);
+    unsigned running = ibs_running(&cpu->ibs);
+    RetireWants wants = running ? RETIRE_WANT_COUNT : 0;
+
+    if (running & IBS_OP) {
+        wants |= RETIRE_WANT_STORY;
+    }
+    /* Between two samples, too, or else each would be the first access. */
+    if ((ibs_enabled(&cpu->ibs) & IBS_OP) && cpu->ibs_caches) {
+        wants |= RETIRE_WANT_COUNT | RETIRE_WANT_PREDICT |
+                 RETIRE_WANT_SOURCES | RETIRE_WANT_TLB;
+    }
+    return wants;
+}
+
+static uint32_t get_cs_base(CPUX86State *env)
+{
+    return env->hflags & HF_CS64_MASK ? 0 : env->segs[R_CS].base;
+}
+
+static uint64_t linear(uint64_t ip, uint32_t cs_base)
+{
+    return cs_base ? (uint32_t)(ip + cs_base) : ip;
+}
+
+static void ibs_retire_distance(CPUX86State *env, RetireRow row,
+                                RetireDistance *d)
+{
+    X86CPU *cpu = env_archcpu(env);
+
+    /* A far branch, behind which this comes, is sampled when CS is another. */
+    cpu->ibs_cs_base = get_cs_base(env);
+    retire_look_behind(d, ibs_distance(&cpu->ibs, &cpu->ibs_config));
+}
+
+static void ibs_retire_count(CPUX86State *env, RetireRow row,
+                             const RetireTotals *n)
+{
+    X86CPU *cpu = env_archcpu(env);
+
+    ibs_count(&cpu->ibs, &cpu->ibs_config, n->insns);
+}
+
+static void deliver(CPUState *cs, run_on_cpu_data entry)
+{
+    apic_deliver_extended(X86_CPU(cs)->apic_state, entry.host_int);
+}
+
+static void signal_sample(X86CPU *cpu)
+{
+    run_on_cpu_data entry = RUN_ON_CPU_HOST_INT(cpu->ibs_config.lvt);
+
+    if (!cpu->apic_state) {
+        return;
+    }
+    if (icount_enabled()) {
+        /* This may be the middle of a block; it is done behind it. */
+        async_run_on_cpu(CPU(cpu), deliver, entry);
+    } else {
+        BQL_LOCK_GUARD();
+        deliver(CPU(cpu), entry);
+    }
+}
+
+/* Where the code is; an instruction that has changed that is not found. */
+static void find_physical(CPUX86State *env, IbsInsn *insn)
+{
+    CPUTLBEntryFull *full;
+    void *host;
+    int error_code = env->error_code;
+    int mmu_idx = x86_mmu_index_pl(env, insn->story->row == RETIRE_USR ? 3 : 0);
+    int flags = probe_access_full_mmu(env, insn->rip, 1, MMU_INST_FETCH,
+                                      mmu_idx, &host, &full);
+
+    env->error_code = error_code;
+    if (!(flags & TLB_INVALID_MASK)) {
+        insn->has_physical = true;
+        insn->physical = full->phys_addr | (insn->rip & ~TARGET_PAGE_MASK);
+        insn->lg_page = full->lg_page_size;
+    }
+}
+
+static void ibs_retire_observe(CPUX86State *env, const RetireStory *story)
+{
+    X86CPU *cpu = env_archcpu(env);
+    IbsState *s = &cpu->ibs;
+    uint32_t base = get_cs_base(env);
+    IbsInsn insn = {
+        .story = story,
+        .rip = linear(story->ip, story->is_far ? cpu->ibs_cs_base : base),
+        .target = linear(env->eip, base),
+    };
+    unsigned samples;
+
+    if (story->part) {
+        return;
+    }
+    if (ibs_due(s) & IBS_FETCH) {
+        find_physical(env, &insn);
+    }
+    /* Of MWAIT and VMRUN, nobody tells where. */
+    samples = ibs_retire(s, &cpu->ibs_config,
+                         story->ip || story->next ? &insn : NULL);
+    if (samples) {
+        trace_ibs_sample(CPU(cpu)->cpu_index, samples, insn.rip,
+                         s->reg[IBS_OP_DATA], s->reg[IBS_OP_DATA3]);
+        signal_sample(cpu);
+    }
+}
+
+static void ibs_retire_delivered(CPUX86State *env, RetireRow row, uint64_t ip,
+                                 int vector)
+{
+    X86CPU *cpu = env_archcpu(env);
+
+    cpu->ibs_cs_base = get_cs_base(env);
+    /* What is behind an instruction, or between two, is not a fault. */
+    if (vector < 32 && vector != EXCP01_DB && vector != EXCP02_NMI) {
+        ibs_squash(&cpu->ibs, &cpu->ibs_config);
+    }
+}
+
+static const RetireObserver ibs_observer = {
+    .wants = ibs_retire_wants,
+    .distance = ibs_retire_distance,
+    .count = ibs_retire_count,
+    .observe = ibs_retire_observe,
+    .delivered = ibs_retire_delivered,
+};
+
+void ibs_cpu_sync(X86CPU *cpu)
+{
+    /* What is off shall cost nothing, and nearly always it is off for ever. */
+    if (ibs_enabled(&cpu->ibs) && !cpu->ibs_observed) {
+        cpu->ibs_observed = true;
+        retire_add_observer(cpu, &ibs_observer, false);
+    }
+    cpu_sync_retire(&cpu->env);
+}
+
+static bool is_ours(X86CPU *cpu, uint32_t msr)
+{
+    return msr - IBS_MSR_FIRST < IBS_NR_REGISTERS &&
+           cpu->ibs_config.insn_clocks;
+}
+
+bool ibs_cpu_rdmsr(CPUX86State *env, uint32_t msr, uint64_t *val,
+                   uintptr_t ra)
+{
+    X86CPU *cpu = env_archcpu(env);
+
+    if (!is_ours(cpu, msr)) {
+        return false;
+    }
+    retire_cpu_settle(env);
+    if (ibs_rdmsr(&cpu->ibs, &cpu->ibs_config, msr, val) == IBS_MSR_GP) {
+        raise_exception_err_ra(env, EXCP0D_GPF, 0, ra);
+    }
+    return true;
+}
+
+bool ibs_cpu_wrmsr(CPUX86State *env, uint32_t msr, uint64_t val, uintptr_t ra)
+{
+    X86CPU *cpu = env_archcpu(env);
+    bool observed = ibs_retire_wants(env, RETIRE_OS);
+
+    if (!is_ours(cpu, msr)) {
+        return false;
+    }
+    retire_cpu_settle(env);
+    if (ibs_wrmsr(&cpu->ibs, &cpu->ibs_config, msr, val) == IBS_MSR_GP) {
+        raise_exception_err_ra(env, EXCP0D_GPF, 0, ra);
+    }
+    trace_ibs_wrmsr(CPU(cpu)->cpu_index, msr, val);
+    if (!observed) {
+        cpu->ibs.started = 0;
+    }
+    ibs_cpu_sync(cpu);
+    return true;
+}
