@@ -155,8 +155,8 @@ copy_tests() {
     cp "$out/pmu-load" "$out/pmu-loop" "$out/pmu-share" "$out/pmu-taken" \
         "$guest/test/pmu-branches" "$guest/test/pmu-cost" \
         "$guest/test/pmu-perf" "$guest/test/pmu-dmesg" \
-        "$guest/test/pmu-generic" "$guest/test/pmu-memory" \
-        "$guest/test/pmu-p4" "$guest/test/pmu-pebs" \
+        "$guest/test/pmu-generic" "$guest/test/pmu-ibs" \
+        "$guest/test/pmu-memory" "$guest/test/pmu-p4" "$guest/test/pmu-pebs" \
         "$guest/test/rr-cost" "$guest/test/rr-replay" "$fs/bin"
     find "$out" -maxdepth 1 \( -name 'lwp-*' -o -name 'rr-*' \) -type f \
         -perm -u+x -exec cp {} "$fs/bin" \;

@@ -25,7 +25,7 @@ left=0
 chunk=0
 while [ $chunk -lt 25 ]; do
     for mode in user64 user32 system64 system32 tlb64 tlb32 branches64 \
-        branches32 pebs64 pebs32 debian; do
+        branches32 pebs64 pebs32 ibs64 ibs32 debian; do
         count=10
         if [ $mode = debian ]; then
             [ $chunk -lt 12 ] || continue
