@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * PROGRAM at CPL 3 and at CPL 0 on a bare machine, while performance counters
- * count EVENTS, a list of unit masks and events, and branches are recorded as
- * IA32_DEBUGCTL and MSR_LBR_SELECT have it.  With PERIOD the first counter
- * interrupts so often or, with PEBS in IA32_PEBS_ENABLE, records.  FSIN,
- * which nothing else here executes, marks the ends of what is measured: at each
- * CPL, WARM_UP rounds, which are mostly translation, and ROUNDS more.
+ * count EVENTS, a list of unit masks and events, branches are recorded as
+ * IA32_DEBUGCTL and MSR_LBR_SELECT have it, and each IBS-th op is sampled.  With
+ * PERIOD the first counter interrupts so often or, with PEBS in
+ * IA32_PEBS_ENABLE, records.  FSIN, which nothing else here executes, marks the
+ * ends of what is measured: at each CPL, WARM_UP rounds, which are mostly
+ * translation, and ROUNDS more.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -101,6 +102,27 @@ static void record_branches(void)
     }
 }
 
+/* IbsOpCtl: MaxCnt, enabled, by ops; and the first entry of the extended LVT */
+enum { MSR_IBS_OP_CTL = 0xc0011033, IBS_OP = IBS / 16 | 10 << 16 };
+
+static void __attribute__((naked)) on_sample(void)
+{
+    asm("push %%rax\n push %%rcx\n push %%rdx\n"
+        "mov %0, %%ecx\n mov %1, %%eax\n xor %%edx, %%edx\n wrmsr\n"
+        "pop %%rdx\n pop %%rcx\n pop %%rax\n iretq"
+        : : "i" (MSR_IBS_OP_CTL), "i" (IBS_OP));
+}
+
+static void sample_ops(void)
+{
+    if (IBS) {
+        apic_init(LVT_MASKED);
+        APIC(0x500) = LVT_NMI;
+        set_handler(2, on_sample);
+        wrmsr(MSR_IBS_OP_CTL, IBS_OP);
+    }
+}
+
 static void mark(void)
 {
     asm volatile("fldz\n fsin\n fstp %st(0)");
@@ -140,6 +162,7 @@ int main(void)
         wrmsr(MSR_GLOBAL_CTRL, (1 << counters) - 1);
     }
     record_branches();
+    sample_ops();
     measure(3);
     measure(0);
     mark();

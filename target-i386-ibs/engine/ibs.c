@@ -166,7 +166,8 @@ static uint64_t register_mask(const IbsConfig *config, unsigned reg)
                 IBS_DATA2_CACHE_HIT_ST : 0;
         break;
     case IBS_OP_DATA3:
-        mask = config->layout & IBS_HAS_L2_MISS ? UINT64_MAX : 0xffff000fffffull;
+        mask = config->layout & IBS_HAS_L2_MISS ? UINT64_MAX :
+               0xffff000fffffull;
         break;
     case IBS_FETCH_LIN_AD:
     case IBS_OP_RIP:
