@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * usage: pmu-share alone | shared | padded ROUNDS
+ * usage: pmu-share alone | shared | turns | padded ROUNDS
  *
- * Two threads on two CPUs count, each in a variable of its own: of one line, or
- * of two.  Or one thread counts alone.
+ * Two threads on two CPUs count, each in a variable of its own: of one line,
+ * which they may do in turns, or of two.  Or one thread counts alone.
  */
 #define _GNU_SOURCE
 #include <err.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,10 +32,11 @@ static struct {
 } padded __attribute__((aligned(2 * LINE)));
 
 static long rounds;
+static bool in_turns;
 
 static void *count(void *var)
 {
-    Count *n = var;
+    Count *n = var, *other = n == &shared.first ? &shared.second : &shared.first;
     cpu_set_t set;
 
     CPU_ZERO(&set);
@@ -43,6 +45,9 @@ static void *count(void *var)
         err(1, "sched_setaffinity");
     }
     for (long i = 0; i < rounds; i++) {
+        while (in_turns && *other < i) {
+            __builtin_ia32_pause();
+        }
         (*n)++;
     }
     return NULL;
@@ -54,9 +59,11 @@ int main(int argc, char *argv[])
     pthread_t thread;
 
     if (argc != 3) {
-        errx(1, "usage: pmu-share alone | shared | padded ROUNDS");
+        errx(1, "usage: pmu-share alone | shared | turns | padded "
+                "ROUNDS");
     }
     rounds = atol(argv[2]);
+    in_turns = !strcmp(argv[1], "turns");
     if (!strcmp(argv[1], "padded")) {
         first = &padded.first;
         second = &padded.second;

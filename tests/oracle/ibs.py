@@ -16,6 +16,8 @@ FIRST = 0xc0011030
 (FETCH_CTL, FETCH_LIN_AD, FETCH_PHYS_AD, OP_CTL, OP_RIP, OP_DATA, OP_DATA2,
  OP_DATA3, DC_LIN_AD, DC_PHYS_AD, _, BR_TARGET) = range(FIRST, FIRST + 12)
 ALL_ONES = branches.ALL_ONES
+# What count_all() has count mispredicted branches
+MISPREDICTIONS = 0xc0010208, 0xc001020a
 
 FETCH_EN, FETCH_VAL, FETCH_COMP, FETCH_PHYS, RAND_EN = (
     1 << n for n in (48, 49, 50, 52, 57))
@@ -81,6 +83,7 @@ class Recorder:
         self.fetch = Counter(FETCH_EN, FETCH_VAL)
         self.regs = {}                  # value, bits that are known
         self.read = None
+        self.counting = set()           # by others, of MISPREDICTIONS
         self.waiting = None             # how long an interrupt has done so
         self.blocked = False            # by the handler of another one
         self.errors, self.checked, self.interrupts = [], 0, 0
@@ -94,7 +97,7 @@ class Recorder:
         return x >> 32 - n
 
     def trains(self):
-        return self.caches and self.op.enabled()
+        return self.counting or self.caches and self.op.enabled()
 
     # --- registers -----------------------------------------------------------
 
@@ -115,6 +118,8 @@ class Recorder:
                 if val & RAND_EN:
                     self.fetch.count |= self.bits(4)
                 return self.fetch
+        elif msr in MISPREDICTIONS:
+            (self.counting.add if val else self.counting.discard)(msr)
         return None
 
     def now(self):
@@ -303,7 +308,7 @@ class Program(branches.Program):
         cs = (0x1b if self.bits == 64 else 0x2b) if self.user else 8
         op = fetch = 0
         which = rng.choice((1, 1, 2, 3))
-        msrs = []
+        msrs = [(msr, 0) for msr in MISPREDICTIONS]
         if which & 1:
             op = rng.randint(16, 60) | OP_EN | rng.choice((0, OP_OPS))
             msrs.append((OP_CTL, op | rng.randrange(256) << 32))
