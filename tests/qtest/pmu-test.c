@@ -1344,6 +1344,89 @@ static void test_pebs(void)
     guest_cleanup(&g);
 }
 
+static void assert_has(const char *cpu, const char *feature, bool has)
+{
+    QTestState *qts = qtest_initf("-machine pc -accel tcg -cpu %s", cpu);
+    QDict *rsp = qtest_qmp(qts, "{ 'execute': 'qom-get', 'arguments': {"
+                           "'path': '/machine/unattached/device[0]',"
+                           "'property': %s } }", feature);
+
+    g_test_message("%s", cpu);
+    g_assert_cmpint(qdict_get_bool(rsp, "return"), ==, has);
+    qobject_unref(rsp);
+    qtest_quit(qts);
+}
+
+/* IBS with a sample ahead, and what no processor could have sent */
+static void test_ibs(void)
+{
+    enum { REG = 4, OP_CTL = REG + 3 * 8, OP_DATA2 = REG + 6 * 8,
+           COUNTS = REG + 14 * 8, EXTENDED = COUNTS + 3 * 4,
+           SIZE = EXTENDED + 20 * 4 };
+    static const struct {
+        unsigned offset, bytes;
+        uint64_t val;
+    } t[] = {
+        { OP_CTL, 8, 1ull << 63 }, { OP_DATA2, 8, 0x100 },
+        { COUNTS, 4, 1 << 20 }, { COUNTS + 4, 4, 1 << 27 },
+        { COUNTS + 8, 4, 0 }, { EXTENDED, 4, 0x50000 },
+        { EXTENDED + 4, 4, 8 }, { EXTENDED + 16 * 4, 4, 0x20000 },
+    };
+    const char *cpu = "max,family=23,model=1,pmu=on", *name = "cpu/pmu/ibs";
+    /* As far away as can be, by ops */
+    const uint64_t op_ctl = 0xc0011033, ctl = 0x7faffff;
+    g_autofree char *before = NULL, *after = NULL, *hmp = NULL;
+    char *section, *loaded, old[SIZE];
+    size_t size[2];
+    Guest g;
+
+    assert_has("EPYC,pmu=on", "ibs", true);
+    assert_has("EPYC,pmu=on", "ibs-zen4", false);
+    assert_has("EPYC-Genoa,pmu=on", "ibs-zen4", true);
+    assert_has("EPYC", "ibs", false);
+    assert_has("EPYC,pmu=on,ibs=off", "ibs-op-sam", false);
+    assert_has("EPYC,pmu=on,extapic=off", "ibs", false);
+    assert_has("max,pmu=on", "ibs", false);
+    guest_init(&g);
+    guest_start(&g, cpu, "-S -smp 1");
+    guest_prepare_all(&g, 1);
+    for (int i = 0; i < G_N_ELEMENTS(reads); i++) {
+        qtest_writel(g.qts, AREA(0) + READS + 4 * i, op_ctl);
+    }
+    for (int i = 0; i < 4; i++) {
+        write_msr(&g, AREA(0) + WRITES + 12 * i, op_ctl, ctl);
+    }
+    guest_cont(&g);
+    guest_wait(&g, 0, SEQ, 1);
+    guest_save(&g);
+    g_assert_true(g_file_get_contents(g.stream, &before, &size[0], NULL));
+    section = memmem(before, size[0], name, strlen(name));
+    g_assert_nonnull(section);
+    section += strlen(name);
+    g_assert_cmphex(ldq_be_p(section + OP_CTL), ==, ctl);
+    g_assert_cmphex(ldl_be_p(section + COUNTS + 4), >, 0);
+    g_assert_cmphex(ldl_be_p(section + EXTENDED + 16 * 4), ==, 0x10000);
+    assert_load_fails(&g, "max,family=23,model=1,pmu=on,extapic=off",
+                      "inconsistent registers of IBS");
+    memcpy(old, section, SIZE);
+    for (int i = 0; i < G_N_ELEMENTS(t); i++) {
+        put(section, t[i].offset, t[i].bytes, t[i].val);
+        g_assert_true(g_file_set_contents(g.stream, before, size[0], NULL));
+        assert_load_fails(&g, cpu, "inconsistent registers of IBS");
+        memcpy(section, old, SIZE);
+    }
+    g_assert_true(g_file_set_contents(g.stream, before, size[0], NULL));
+    g_assert_true(guest_load(&g, cpu, "-S"));
+    hmp = qtest_hmp(g.qts, "info pmu");
+    g_assert_nonnull(strstr(hmp, "IBS op: CTL="));
+    guest_save(&g);
+    g_assert_true(g_file_get_contents(g.stream, &after, &size[1], NULL));
+    loaded = memmem(after, size[1], name, strlen(name));
+    g_assert_nonnull(loaded);
+    g_assert_cmpmem(loaded + strlen(name), SIZE, section, SIZE);
+    guest_cleanup(&g);
+}
+
 /* Pentium 4's registers, of which a stream has any that there can be */
 static void test_netburst(void)
 {
@@ -2409,6 +2492,7 @@ int main(int argc, char **argv)
         qtest_add_data_func(path, t, test_branch_migrate);
     }
     qtest_add_func("/pmu/branch/snapshot", test_branch_snapshot);
+    qtest_add_func("/pmu/ibs", test_ibs);
     qtest_add_func("/pmu/branch/refused", test_branch_refused);
     qtest_add_func("/pmu/branch/bytes", test_branch_bytes);
     qtest_add_func("/pmu/branch/lbrv", test_branch_lbrv);
