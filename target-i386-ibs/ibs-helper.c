@@ -8,6 +8,7 @@
 #include "retire/compat.h"
 #include "retire/retire.h"
 #include "tcg/helper-tcg.h"
+#include "tcg/tcg-cpu.h"
 #include "trace.h"
 
 static RetireWants ibs_retire_wants(CPUX86State *env, RetireRow row)
