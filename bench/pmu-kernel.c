@@ -116,6 +116,10 @@ static void __attribute__((naked)) on_sample(void)
 static void sample_ops(void)
 {
     if (IBS) {
+        /* Not what count_all() has started */
+        for (int i = 0; i < 6; i++) {
+            wrmsr(MSR_PERF_CTL(i), 0);
+        }
         apic_init(LVT_MASKED);
         APIC(0x500) = LVT_NMI;
         set_handler(2, on_sample);
