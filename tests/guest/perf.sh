@@ -5,8 +5,8 @@
 #
 # Debian's perf in the guest, on the oldest and the newest kernel that Debian 12
 # has, or on those that are named: the demo, exact counts, samples, branch records,
-# and a log of the kernel that warns of nothing but what it has without counters; and
-# P4, on 6.1.  Prints a line of PASS or FAIL for each.
+# AMD's IBS, P4's counters, and a log of the kernel that warns of nothing but what
+# it has without counters.  Prints a line of PASS or FAIL for each.
 set -u
 
 release=
@@ -77,4 +77,8 @@ for kernel; do
         reports
     fi
 done
+# AMD's instruction-based sampling, on the last one
+passes "perf-ibs-$kernel" --perf --kernel "$kernel" --cpu EPYC-Genoa,pmu=on \
+    --test pmu-ibs=0=0x00000bff pmu-dmesg
+reports
 exit $failed

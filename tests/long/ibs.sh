@@ -15,8 +15,9 @@ set -u
 mkdir -p "$state"
 left=
 
-# LVT offset and capabilities, and where perf c2c tells modified lines
-while read -r model arguments; do
+# LVT offset and capabilities, and where a line that others have modified is told;
+# perf of 6.1 does not show it by c2c.
+while read -r model arguments c2c; do
     for kernel in 6.1 6.12; do
         done=$state/$kernel-$model
         log=$done.log
@@ -25,8 +26,10 @@ while read -r model arguments; do
             left="$left $kernel-$model"
             continue
         fi
+        with=
+        [ $kernel = 6.1 ] || with=${c2c:+=c2c}
         "$top/scripts/boot" --release "$release" --perf --kernel "$kernel" \
-            --cpu "$model,pmu=on" --test "pmu-ibs=$arguments" pmu-dmesg \
+            --cpu "$model,pmu=on" --test "pmu-ibs=$arguments$with" pmu-dmesg \
             > "$log" 2>&1 < /dev/null
         status=$?
         tr -d '\r' < "$log" | sed -n \
@@ -40,9 +43,9 @@ while read -r model arguments; do
 done << 'END'
 phenom 1=0x0000001f
 Opteron_G5 1=0x000000ff
-EPYC 0=0x000003ff=c2c
+EPYC 0=0x000003ff c2c
 EPYC-Milan 0=0x000003ff
-EPYC-Genoa 0=0x00000bff=c2c
+EPYC-Genoa 0=0x00000bff c2c
 END
 [ -z "$left" ] || echo "SKIP ibs: left are$left"
 ! cat "$state"/6.*[!g] 2> /dev/null | grep -q '^FAIL'
