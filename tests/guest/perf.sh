@@ -6,7 +6,8 @@
 # Debian's perf in the guest, on the oldest and the newest kernel that Debian 12
 # has, or on those that are named: the demo, exact counts, samples, branch records,
 # AMD's IBS, P4's counters, and a log of the kernel that warns of nothing but what
-# it has without counters.  Prints a line of PASS or FAIL for each.
+# it has without counters; and scripts/boot --run.  Prints a line of PASS or FAIL for
+# each.
 set -u
 
 release=

@@ -256,16 +256,11 @@ def compare(trace, recorder):
 
 class Program(branches.Program):
     """Code for @bits and sessions of a @generation's IBS."""
-    WEIGHTS = {**branches.Program.WEIGHTS}
-    for name in 'ipi', 'long_branch':
-        del WEIGHTS[name]
+    WEIGHTS, kernel = pebs.Program.WEIGHTS, pebs.Program.kernel
 
     def __init__(self, rng, bits, generation):
         super().__init__(rng, bits, generation, 0)
         self.counts = True
-
-    def kernel(self):
-        self.emit('int $34')
 
     # --- what the kernel calls -----------------------------------------------
 
