@@ -2,8 +2,8 @@
 /*
  * PROGRAM at CPL 3 and at CPL 0 on a bare machine, while performance counters
  * count EVENTS, a list of unit masks and events, branches are recorded as
- * IA32_DEBUGCTL and MSR_LBR_SELECT have it, and each IBS-th op is sampled.  With
- * PERIOD the first counter interrupts so often or, with PEBS in
+ * IA32_DEBUGCTL and MSR_LBR_SELECT have it, and each IBS-th op is sampled.
+ * With PERIOD the first counter interrupts so often or, with PEBS in
  * IA32_PEBS_ENABLE, records.  FSIN, which nothing else here executes, marks the
  * ends of what is measured: at each CPL, WARM_UP rounds, which are mostly
  * translation, and ROUNDS more.

@@ -105,7 +105,7 @@ static void test_counts(unsigned first, unsigned last)
 static void test_samples(unsigned i)
 {
     int fd = open_event(i, PERIOD, -1);
-    size_t page = sysconf(_SC_PAGESIZE);
+    size_t page = 4096;
     struct perf_event_mmap_page *map = mmap(NULL, (PAGES + 1) * page,
                                             PROT_READ | PROT_WRITE, MAP_SHARED,
                                             fd, 0);

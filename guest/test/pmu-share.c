@@ -36,7 +36,8 @@ static bool in_turns;
 
 static void *count(void *var)
 {
-    Count *n = var, *other = n == &shared.first ? &shared.second : &shared.first;
+    Count *n = var;
+    Count *other = n == &shared.first ? &shared.second : &shared.first;
     cpu_set_t set;
 
     CPU_ZERO(&set);
@@ -59,8 +60,7 @@ int main(int argc, char *argv[])
     pthread_t thread;
 
     if (argc != 3) {
-        errx(1, "usage: pmu-share alone | shared | turns | padded "
-                "ROUNDS");
+        errx(1, "usage: pmu-share alone | shared | turns | padded ROUNDS");
     }
     rounds = atol(argv[2]);
     in_turns = !strcmp(argv[1], "turns");

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The memory map changes while another processor uses a device: what it reads is
- * always the device's.  A processor whose instructions are counted hears late
- * of such a change.
+ * The memory map changes while another processor uses a device: what it reads
+ * is always the device's.  A processor whose instructions are counted hears
+ * late of such a change.
  */
 
 #include "pmu-kernel.h"
@@ -62,6 +62,7 @@ int main(void)
     while (__atomic_load_n(&ap_starts, __ATOMIC_ACQUIRE) < 2) {
         asm volatile("pause");
     }
-    report(ap_reads && !ap_wrong, "an APIC is read while the memory map changes");
+    report(ap_reads && !ap_wrong,
+           "an APIC is read while the memory map changes");
     return report_summary();
 }
