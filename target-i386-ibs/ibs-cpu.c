@@ -62,6 +62,8 @@ bool ibs_cpu_realize(X86CPU *cpu, Error **errp)
     CPUX86State *env = &cpu->env;
     uint64_t features = env->features[FEAT_8000_0001_ECX];
     IbsConfig *config = &cpu->ibs_config;
+    static uint32_t common;
+    static bool known;
 
     if (!init_config(cpu, config)) {
         return true;
@@ -80,7 +82,13 @@ bool ibs_cpu_realize(X86CPU *cpu, Error **errp)
     }
     config->insn_clocks = cpu->retire_config.insn_clocks;
     config->random = cpu->ibs_random;
-    ibs_reset(&cpu->ibs);
+    if (known && config->caps != common) {
+        error_setg(errp, "Features 'ibs' and 'ibs-*' must be the same for all "
+                   "CPUs");
+        return false;
+    }
+    known = true;
+    common = config->caps;
     return true;
 }
 

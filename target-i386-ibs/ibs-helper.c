@@ -77,13 +77,14 @@ static void signal_sample(X86CPU *cpu)
     }
 }
 
-/* Where the code is; an instruction that has changed that is not found. */
+/* Where the code is now: RSM, or MOV to CR3, may have changed that. */
 static void find_physical(CPUX86State *env, IbsInsn *insn)
 {
     CPUTLBEntryFull *full;
     void *host;
     int error_code = env->error_code;
-    int mmu_idx = x86_mmu_index_pl(env, insn->story->row == RETIRE_USR ? 3 : 0);
+    int pl = insn->story->row == RETIRE_OS ? 0 : env->hflags & HF_CPL_MASK ?: 3;
+    int mmu_idx = x86_mmu_index_pl(env, pl);
     int flags = probe_access_full_mmu(env, insn->rip, 1, MMU_INST_FETCH,
                                       mmu_idx, &host, &full);
 
@@ -110,7 +111,7 @@ static void ibs_retire_observe(CPUX86State *env, const RetireStory *story)
     if (story->part) {
         return;
     }
-    if (ibs_due(s) & IBS_FETCH) {
+    if ((ibs_due(s) & IBS_FETCH) && (story->ip || story->next)) {
         find_physical(env, &insn);
     }
     /* Of MWAIT and VMRUN, nobody tells where. */
@@ -130,7 +131,8 @@ static void ibs_retire_delivered(CPUX86State *env, RetireRow row, uint64_t ip,
 
     cpu->ibs_cs_base = get_cs_base(env);
     /* What is behind an instruction, or between two, is not a fault. */
-    if (vector < 32 && vector != EXCP01_DB && vector != EXCP02_NMI) {
+    if (CPU(cpu)->exception_index == vector && vector < 32 &&
+        vector != EXCP01_DB && vector != EXCP02_NMI) {
         ibs_squash(&cpu->ibs, &cpu->ibs_config);
     }
 }
@@ -143,14 +145,13 @@ static const RetireObserver ibs_observer = {
     .delivered = ibs_retire_delivered,
 };
 
-void ibs_cpu_sync(X86CPU *cpu)
+void ibs_cpu_add_observer(X86CPU *cpu)
 {
     /* What is off shall cost nothing, and nearly always it is off for ever. */
     if (ibs_enabled(&cpu->ibs) && !cpu->ibs_observed) {
         cpu->ibs_observed = true;
         retire_add_observer(cpu, &ibs_observer, false);
     }
-    cpu_sync_retire(&cpu->env);
 }
 
 static bool is_ours(X86CPU *cpu, uint32_t msr)
@@ -177,11 +178,12 @@ bool ibs_cpu_rdmsr(CPUX86State *env, uint32_t msr, uint64_t *val,
 bool ibs_cpu_wrmsr(CPUX86State *env, uint32_t msr, uint64_t val, uintptr_t ra)
 {
     X86CPU *cpu = env_archcpu(env);
-    bool observed = ibs_retire_wants(env, RETIRE_OS);
+    bool observed;
 
     if (!is_ours(cpu, msr)) {
         return false;
     }
+    observed = ibs_retire_wants(env, RETIRE_OS);
     retire_cpu_settle(env);
     if (ibs_wrmsr(&cpu->ibs, &cpu->ibs_config, msr, val) == IBS_MSR_GP) {
         raise_exception_err_ra(env, EXCP0D_GPF, 0, ra);
@@ -190,6 +192,7 @@ bool ibs_cpu_wrmsr(CPUX86State *env, uint32_t msr, uint64_t val, uintptr_t ra)
     if (!observed) {
         cpu->ibs.started = 0;
     }
-    ibs_cpu_sync(cpu);
+    ibs_cpu_add_observer(cpu);
+    cpu_sync_retire(env);
     return true;
 }

@@ -31,7 +31,7 @@ bool ibs_cpu_rdmsr(CPUX86State *env, uint32_t msr, uint64_t *val,
 bool ibs_cpu_wrmsr(CPUX86State *env, uint32_t msr, uint64_t val, uintptr_t ra);
 
 /* What retires shall be observed from now on if it has to be. */
-void ibs_cpu_sync(X86CPU *cpu);
+void ibs_cpu_add_observer(X86CPU *cpu);
 #endif
 
 #endif

@@ -6,24 +6,32 @@
 #include "migration/vmstate.h"
 #include "ibs.h"
 
+static bool has_ibs(X86CPU *cpu)
+{
+    return cpu->env.features[FEAT_8000_0001_ECX] & CPUID_EXT3_EXTAPIC;
+}
+
+/* What nobody has used is not sent. */
 static bool ibs_needed(void *opaque)
 {
     X86CPU *cpu = opaque;
+    IbsState unused = { };
 
-    return cpu->env.features[FEAT_8000_0001_ECX] & CPUID_EXT3_EXTAPIC;
+    ibs_reset(&unused);
+    return has_ibs(cpu) && memcmp(&cpu->ibs, &unused, sizeof(unused));
 }
 
 static int ibs_post_load(void *opaque, int version_id)
 {
     X86CPU *cpu = opaque;
 
-    if (!ibs_needed(cpu) || !ibs_state_valid(&cpu->ibs, &cpu->ibs_config)) {
+    if (!has_ibs(cpu) || !ibs_state_valid(&cpu->ibs, &cpu->ibs_config)) {
         error_report("CPU %d: inconsistent registers of IBS in the incoming "
                      "stream", CPU(cpu)->cpu_index);
         return -EINVAL;
     }
 #ifdef CONFIG_TCG
-    ibs_cpu_sync(cpu);
+    ibs_cpu_add_observer(cpu);
 #endif
     return 0;
 }

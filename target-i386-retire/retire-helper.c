@@ -16,9 +16,9 @@ void helper_retire_begin(CPUX86State *env, target_ulong ip)
     retire_cpu_begin(env);
 }
 
-static void add_accesses(CPUX86State *env, RetireStory *story)
+static void add_accesses(CPUX86State *env, RetireStory *story, bool has)
 {
-    if (retire_wants(env, RETIRE_WANT_STORY)) {
+    if (has) {
         story->access = retire_models(env)->accesses.access;
         story->nr_accesses = retire_models(env)->accesses.nr;
     }
@@ -49,8 +49,10 @@ void helper_retire_observe(CPUX86State *env, target_ulong ip, uint32_t desc)
         story.predicted = !(last & RETIRE_BRANCH_UNEXPECTED);
         story.mispredicted = last & RETIRE_BRANCH_MISPREDICTED;
     }
-    add_accesses(env, &story);
-    retire_cpu_observe(env, &story, desc >> RETIRE_DESC_OBSERVERS_SHIFT & 0xf);
+    /* The instruction may have changed what is wanted. */
+    add_accesses(env, &story, desc & RETIRE_DESC_STORY);
+    retire_cpu_observe(env, &story, desc >> RETIRE_DESC_OBSERVERS_SHIFT &
+                       ((1 << RETIRE_MAX_OBSERVERS) - 1));
 }
 
 /* The near branch at @from has been taken. */
@@ -73,7 +75,7 @@ void helper_retire_repeat(CPUX86State *env, uint32_t charged, target_ulong ip)
         RetireStory story = { .ip = ip, .row = r->row, .part = true };
 
         env->eip = ip;
-        add_accesses(env, &story);
+        add_accesses(env, &story, retire_wants(env, RETIRE_WANT_STORY));
         retire_cpu_observe(env, &story, told);
         return;
     }

@@ -54,7 +54,7 @@ typedef struct RetireObserver {
  */
 #define RETIRE_TB_WANTS_SHIFT       32
 #define RETIRE_TB_OBSERVERS_SHIFT   52
-#define RETIRE_TB_STEP_SHIFT        56
+#define RETIRE_TB_STEP_SHIFT        57
 
 static inline RetireWants retire_tb_wants(uint64_t flags)
 {
@@ -64,7 +64,8 @@ static inline RetireWants retire_tb_wants(uint64_t flags)
 /* A bit for each of X86CPU.retire_observer[] */
 static inline unsigned retire_tb_observers(uint64_t flags)
 {
-    return flags >> RETIRE_TB_OBSERVERS_SHIFT & 0xf;
+    return flags >> RETIRE_TB_OBSERVERS_SHIFT &
+           ((1 << RETIRE_MAX_OBSERVERS) - 1);
 }
 
 /* How many instructions, the last of which is observed; or 0. */
@@ -164,8 +165,9 @@ static inline void retire_settle(CPUX86State *env)
 #define RETIRE_DESC_TAKEN       (1u << 16)
 #define RETIRE_DESC_TF          (1u << 17)  /* EFLAGS.TF, as in hflags */
 #define RETIRE_DESC_USR         (1u << 18)  /* RETIRE_USR */
+#define RETIRE_DESC_STORY       (1u << 19)  /* its block has its accesses */
 #define RETIRE_DESC_OBSERVERS_SHIFT 20      /* retire_tb_observers() */
-#define RETIRE_DESC_LENGTH_SHIFT    24      /* in bytes */
+#define RETIRE_DESC_LENGTH_SHIFT    25      /* in bytes */
 
 /*
  * TranslationBlock.ask_data of a block that charges @charge: see

@@ -100,9 +100,9 @@ typedef enum IbsLayout {
 } IbsLayout;
 
 typedef struct IbsConfig {
-    uint32_t caps;          /* the capability word; 0: no register is there, */
+    uint32_t caps;          /* the capability word; 0: each register is #GP */
     uint32_t layout;
-    /* Clocks that an instruction takes; 0: nor does this model know any. */
+    /* Clocks that an instruction takes; 0: the MSRs are somebody else's. */
     uint32_t insn_clocks;
     uint32_t lvt;           /* number of the entry of the extended LVT */
     bool random;            /* or random bits are 0 */

@@ -145,7 +145,7 @@ typedef struct RetireAccesses {
     RetireAccess access[RETIRE_STORY_ACCESSES];
 } RetireAccesses;
 
-#define RETIRE_MAX_OBSERVERS    4
+#define RETIRE_MAX_OBSERVERS    5
 
 /* What translated code looks into */
 typedef struct RetireModels {
