@@ -768,7 +768,7 @@ static void test_sources(void)
             uint64_t hit = source == PMU_LOAD_L1;
 
             code |= nehalem ? 0 : (bits & 2) << 3 | (bits & 1) << 5;
-            be(parts[i].model);
+            be_intel(parts[i].model);
             set_accesses(bits, source);
             record_of(c, parts[i].latency, enable);
             check_data(i, ADDRESS, code, latency_of(i, source));
@@ -832,7 +832,7 @@ static void test_matches(void)
     };
 
     for (unsigned i = 0; i < G_N_ELEMENTS(tests); i++) {
-        be(0x5e);
+        be_intel(0x5e);
         set_accesses(i == 1 ? 4 : 0, PMU_LOAD_L1);
         sample.access[1] = tests[i].a;
         sample.access[1].addr = 7;
@@ -858,7 +858,7 @@ static void test_latency_counters(void)
                 bool counts = (bits & 1) && (bits & 2 || !both) &&
                               parts[i].counters >> n & 1;
 
-                be(parts[i].model);
+                be_intel(parts[i].model);
                 set_accesses(0, PMU_LOAD_L2);
                 record_of(n, parts[i].latency, enable);
                 g_assert_cmpint(pmu_tags(&pmu, PMU_USR), ==, counts);
@@ -871,7 +871,7 @@ static void test_latency_counters(void)
                 bool counts = (bits & 1) && (bits & 2 || !all) &&
                               parts[i].stores >> n & 1;
 
-                be(parts[i].model);
+                be_intel(parts[i].model);
                 set_accesses(4, PMU_LOAD_L2);
                 record_of(n, STORE, enable);
                 g_assert_cmpint(stored() != 0, ==, counts);
@@ -879,7 +879,7 @@ static void test_latency_counters(void)
         }
     }
     /* Bits of load latency are not those of fixed counters. */
-    be(0x5e);
+    be_intel(0x5e);
     set_area(BUFFER, 4000, 4000);
     wr(FIXED_CTR_CTRL, 3);
     wr(FIXED_CTR(0), -1);
@@ -891,7 +891,7 @@ static void test_latency_counters(void)
     g_assert_cmphex(rd(FIXED_CTR(0)), ==, 1);
     g_assert_cmphex(rd(GLOBAL_STATUS), ==, FIXED_BIT(0));
     /* CMASK is undefined: it does not count. */
-    be(0x5e);
+    be_intel(0x5e);
     set_accesses(0, PMU_LOAD_L2);
     record_of(0, LATENCY | 1u << 24, 1ull << 32 | 1);
     g_assert_false(pmu_tags(&pmu, PMU_USR));
@@ -902,7 +902,7 @@ static void test_tags(void)
     uint32_t gaps[200], shortest = UINT32_MAX, longest = 0;
 
     for (int again = 0; again < 2; again++) {
-        be(0x5e);
+        be_intel(0x5e);
         set_area(BUFFER, 4000, 4000);
         wr(LOAD_LATENCY, 30);
         g_assert_cmpint(pmu_tag_distance(&pmu, PMU_USR), ==, UINT32_MAX);
@@ -935,11 +935,11 @@ static void test_tags(void)
     g_assert_cmpint(longest, <=, PMU_TAG_GAP_MAX);
     g_assert_cmpint(longest - shortest, >, 1800);
     /* What a stream must not have */
-    be(0x5e);
+    be_intel(0x5e);
     g_assert_true(pmu_load_state(&pmu, &config));
     pmu.tag_left = PMU_TAG_GAP_MAX + 1;
     g_assert_false(pmu_load_state(&pmu, &config));
-    be(0x17);
+    be_intel(0x17);
     pmu.load_latency = 3;
     g_assert_false(pmu_load_state(&pmu, &config));
 }

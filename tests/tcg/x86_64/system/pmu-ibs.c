@@ -429,6 +429,29 @@ static void test_fault(void)
            "fault: vector %d, CTL %lx", vector, ctl);
 }
 
+/* To itself; an interrupt with a vector that faults have, too */
+CODE(interrupted, "wrmsr\n"
+     "mov $0x44014, %eax\n movabs %eax, 0xfee00300\n sti\n nop\n nop")
+
+/* The op that is due is the handler's first one. */
+static void test_interrupt(void)
+{
+    TableRegister idtr;
+    const uint16_t *gate;
+    unsigned vector;
+
+    asm volatile("sidt %0" : "=m" (idtr));
+    gate = (const uint16_t *)(idtr.base + 16 * 0x14);
+    APIC(eilvt) = LVT_MASKED | LVT_NMI;
+    vector = run_from(interrupted, OP_CTL, 9 | OP_EN | OP_OPS | COUNT(140));
+    report(vector == 0x14 && (ibs(OP_CTL) & OP_VAL) &&
+           (uint32_t)ibs(OP_RIP) == (gate[0] | (uint32_t)gate[3] << 16),
+           "interrupt: vector %d, RIP %lx", vector, ibs(OP_RIP));
+    APIC(APIC_EOI) = 0;
+    stop();
+    APIC(eilvt) = LVT_NMI;
+}
+
 static void test_l3_miss_only(void)
 {
     uint64_t only = AT_ONCE | OP_L3_MISS_ONLY;
@@ -513,6 +536,7 @@ int main(void)
     test_branches();
     test_accesses();
     test_fault();
+    test_interrupt();
     test_l3_miss_only();
     test_messages();
     return report_summary();
