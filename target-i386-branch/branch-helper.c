@@ -97,16 +97,6 @@ static void stored(CPUX86State *env, BtsResult result)
     }
 }
 
-static uint32_t get_cs_base(CPUX86State *env)
-{
-    return env->hflags & HF_CS64_MASK ? 0 : env->segs[R_CS].base;
-}
-
-static uint64_t linear(uint64_t ip, uint32_t cs_base)
-{
-    return cs_base ? (uint32_t)(ip + cs_base) : ip;
-}
-
 void branch_cpu_release(CPUX86State *env)
 {
     X86CPU *cpu = env_archcpu(env);
@@ -129,9 +119,10 @@ static void store(CPUX86State *env, uint64_t from, uint32_t cs_base,
 {
     X86CPU *cpu = env_archcpu(env);
 
-    cpu->branch_cs_base = get_cs_base(env);
+    cpu->branch_cs_base = retire_cs_base(env);
     cpu->branch_held = (BranchHeld) {
-        true, linear(from, cs_base), linear(to, cpu->branch_cs_base)
+        true, retire_linear(from, cs_base),
+        retire_linear(to, cpu->branch_cs_base)
     };
     if (!hold) {
         branch_cpu_release(env);
@@ -141,7 +132,7 @@ static void store(CPUX86State *env, uint64_t from, uint32_t cs_base,
 static void branch_retire_taken(CPUX86State *env, uint64_t from, uint64_t to)
 {
     X86CPU *cpu = env_archcpu(env);
-    uint32_t cs_base = get_cs_base(env);
+    uint32_t cs_base = retire_cs_base(env);
     DsSpace space = ds_space(env);
     BtsResult result;
 
@@ -166,7 +157,7 @@ static void store_far(CPUX86State *env, uint64_t ip, bool hold)
         BRANCH_WANT_BTS) {
         store(env, ip, cpu->branch_cs_base, env->eip, hold);
     } else {
-        cpu->branch_cs_base = get_cs_base(env);
+        cpu->branch_cs_base = retire_cs_base(env);
     }
 }
 
@@ -245,7 +236,7 @@ void branch_cpu_sync(X86CPU *cpu)
         cpu->branch_observed = true;
         retire_add_observer(cpu, &branch_observer, false);
     }
-    cpu->branch_cs_base = get_cs_base(&cpu->env);
+    cpu->branch_cs_base = retire_cs_base(&cpu->env);
     cpu_sync_retire(&cpu->env);
 }
 
@@ -296,7 +287,7 @@ void branch_cpu_rsm(CPUX86State *env)
     X86CPU *cpu = env_archcpu(env);
 
     branch_rsm(&cpu->branch);
-    cpu->branch_cs_base = get_cs_base(env);
+    cpu->branch_cs_base = retire_cs_base(env);
 }
 
 void branch_cpu_pmi(CPUX86State *env)

@@ -2,7 +2,6 @@
 /* Instruction-Based Sampling under TCG: what is sampled, and MSRs. */
 
 #include "qemu/osdep.h"
-#include "qemu/main-loop.h"
 #include "hw/i386/apic.h"
 #include "ibs.h"
 #include "retire/compat.h"
@@ -28,23 +27,13 @@ static RetireWants ibs_retire_wants(CPUX86State *env, RetireRow row)
     return wants;
 }
 
-static uint32_t get_cs_base(CPUX86State *env)
-{
-    return env->hflags & HF_CS64_MASK ? 0 : env->segs[R_CS].base;
-}
-
-static uint64_t linear(uint64_t ip, uint32_t cs_base)
-{
-    return cs_base ? (uint32_t)(ip + cs_base) : ip;
-}
-
 static void ibs_retire_distance(CPUX86State *env, RetireRow row,
                                 RetireDistance *d)
 {
     X86CPU *cpu = env_archcpu(env);
 
     /* A far branch, behind which this comes, is sampled when CS is another. */
-    cpu->ibs_cs_base = get_cs_base(env);
+    cpu->ibs_cs_base = retire_cs_base(env);
     retire_look_behind(d, ibs_distance(&cpu->ibs, &cpu->ibs_config));
 }
 
@@ -65,15 +54,8 @@ static void signal_sample(X86CPU *cpu)
 {
     run_on_cpu_data entry = RUN_ON_CPU_HOST_INT(cpu->ibs_config.lvt);
 
-    if (!cpu->apic_state) {
-        return;
-    }
-    if (icount_enabled()) {
-        /* This may be the middle of a block; it is done behind it. */
-        async_run_on_cpu(CPU(cpu), deliver, entry);
-    } else {
-        BQL_LOCK_GUARD();
-        deliver(CPU(cpu), entry);
+    if (cpu->apic_state) {
+        retire_deliver(CPU(cpu), deliver, entry);
     }
 }
 
@@ -100,11 +82,12 @@ static void ibs_retire_observe(CPUX86State *env, const RetireStory *story)
 {
     X86CPU *cpu = env_archcpu(env);
     IbsState *s = &cpu->ibs;
-    uint32_t base = get_cs_base(env);
+    uint32_t base = retire_cs_base(env);
     IbsInsn insn = {
         .story = story,
-        .rip = linear(story->ip, story->is_far ? cpu->ibs_cs_base : base),
-        .target = linear(env->eip, base),
+        .rip = retire_linear(story->ip,
+                             story->is_far ? cpu->ibs_cs_base : base),
+        .target = retire_linear(env->eip, base),
     };
     unsigned samples;
 
@@ -129,7 +112,7 @@ static void ibs_retire_delivered(CPUX86State *env, RetireRow row, uint64_t ip,
 {
     X86CPU *cpu = env_archcpu(env);
 
-    cpu->ibs_cs_base = get_cs_base(env);
+    cpu->ibs_cs_base = retire_cs_base(env);
     /* What is behind an instruction, or between two, is not a fault. */
     if (CPU(cpu)->exception_index == vector && vector < 32 &&
         vector != EXCP01_DB && vector != EXCP02_NMI) {

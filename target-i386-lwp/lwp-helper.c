@@ -7,7 +7,6 @@
 #include "exec/helper-proto.h"
 #ifndef CONFIG_USER_ONLY
 #include "hw/i386/apic.h"
-#include "qemu/main-loop.h"
 #endif
 #include "tcg/helper-tcg.h"
 #include "tcg/access.h"
@@ -97,13 +96,7 @@ static void guest_report(LwpMem *mem, uint64_t addr, const LwpRecord *record,
         run_on_cpu_data data = RUN_ON_CPU_HOST_INT(vector);
 
         trace_lwp_interrupt(cs->cpu_index, vector);
-        if (icount_enabled()) {
-            /* This may be the middle of a block; it is done behind it. */
-            async_run_on_cpu(cs, deliver_interrupt, data);
-        } else {
-            BQL_LOCK_GUARD();
-            deliver_interrupt(cs, data);
-        }
+        retire_deliver(cs, deliver_interrupt, data);
     }
 #endif
 }

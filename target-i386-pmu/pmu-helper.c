@@ -3,7 +3,6 @@
 
 #include "qemu/osdep.h"
 #include "qemu/log.h"
-#include "qemu/main-loop.h"
 #include "hw/i386/apic.h"
 #include "pmu.h"
 #include "branch/branch.h"
@@ -189,13 +188,7 @@ void pmu_cpu_signal(CPUX86State *env)
         return;
     }
     masks = RUN_ON_CPU_HOST_INT(pmu_masks_lvtpc(&cpu->pmu_config));
-    if (icount_enabled()) {
-        /* This may be the middle of a block; it is done behind it. */
-        async_run_on_cpu(cs, deliver_pmi, masks);
-    } else {
-        BQL_LOCK_GUARD();
-        deliver_pmi(cs, masks);
-    }
+    retire_deliver(cs, deliver_pmi, masks);
 }
 
 static void pmu_retire_sync(CPUX86State *env, const RetireStory *story)

@@ -2,6 +2,7 @@
 /* What retires: the account, and the way from there to the observers. */
 
 #include "qemu/osdep.h"
+#include "qemu/main-loop.h"
 #include "retire.h"
 #include "compat.h"
 #include "exec/helper-proto.h"
@@ -200,6 +201,19 @@ void retire_exit_requested(CPUState *cs)
         retire_expire(&env->retire);
     }
 }
+
+#ifndef CONFIG_USER_ONLY
+void retire_deliver(CPUState *cs, run_on_cpu_func func, run_on_cpu_data data)
+{
+    if (icount_enabled()) {
+        /* This may be the middle of a block; it is done behind it. */
+        async_run_on_cpu(cs, func, data);
+    } else {
+        BQL_LOCK_GUARD();
+        func(cs, data);
+    }
+}
+#endif
 
 void retire_cpu_begin(CPUX86State *env)
 {

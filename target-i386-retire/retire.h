@@ -233,6 +233,25 @@ static inline RetireRow retire_row(CPUX86State *env)
     return env->hflags & HF_CPL_MASK ? RETIRE_USR : RETIRE_OS;
 }
 
+/* What makes an effective address of code a linear one, see there: */
+static inline uint32_t retire_cs_base(CPUX86State *env)
+{
+    return env->hflags & HF_CS64_MASK ? 0 : env->segs[R_CS].base;
+}
+
+static inline uint64_t retire_linear(uint64_t ip, uint32_t cs_base)
+{
+    return cs_base ? (uint32_t)(ip + cs_base) : ip;
+}
+
+#ifndef CONFIG_USER_ONLY
+/*
+ * What has retired interrupts: have @func deliver it to @cs, whose thread this
+ * is, with the BQL.
+ */
+void retire_deliver(CPUState *cs, run_on_cpu_func func, run_on_cpu_data data);
+#endif
+
 /*
  * A block is left at the instruction whose insn_start has @data.  This may be
  * done twice before another block runs.

@@ -78,23 +78,7 @@ for kernel in 6.1 6.12; do
         status=$?
         boot "$state/$name.without.log" --kernel "$kernel" \
             --cpu "$cpu,lbr=off,bts=off" --test pmu-dmesg
-        status=$((status + $?))
-        {
-            tr -d '\r' < "$state/$name.log" | sed -n \
-                "s/^\(PASS\|FAIL\|SKIP\) pmu-branches: /\1 branches: $name: /p"
-            warnings "$state/$name.without.log" > "$dir/without"
-            new=$(warnings "$state/$name.log" | comm -23 - "$dir/without")
-            if [ -z "$new" ]; then
-                echo "PASS branches: $name: no warnings but those without"
-            else
-                echo "FAIL branches: $name: the kernel says '$new'"
-            fi
-        } > "$state/new"
-        [ $status = 0 ] || grep -q '^FAIL' "$state/new" ||
-            echo "FAIL branches: $name: $(tail -n 1 "$state/$name.log")" \
-                >> "$state/new"
-        cat "$state/new"
-        mv "$state/new" "$state/$name"
+        compared branches $((status + $?)) pmu-branches
     done
 done
 

@@ -40,23 +40,7 @@ for kernel in 6.1 6.12; do
         status=$?
         boot "$state/$name.without.log" --kernel "$kernel" \
             --cpu "$model,pmu=on,pebs=off" --test pmu-dmesg
-        status=$((status + $?))
-        {
-            tr -d '\r' < "$state/$name.log" | sed -n \
-                "s/^\(PASS\|FAIL\) pmu-memory: /\1 memory-samples: $name: /p"
-            warnings "$state/$name.without.log" > "$dir/without"
-            new=$(warnings "$state/$name.log" | comm -23 - "$dir/without")
-            if [ -z "$new" ]; then
-                echo "PASS memory-samples: $name: no warnings but those without"
-            else
-                echo "FAIL memory-samples: $name: the kernel says '$new'"
-            fi
-        } > "$state/new"
-        [ $status = 0 ] || grep -q '^FAIL' "$state/new" ||
-            echo "FAIL memory-samples: $name: $(tail -n 1 "$state/$name.log")" \
-                >> "$state/new"
-        cat "$state/new"
-        mv "$state/new" "$state/$name"
+        compared memory-samples $((status + $?)) pmu-memory
     done
 done
 
