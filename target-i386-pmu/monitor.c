@@ -152,6 +152,8 @@ PmuInfoList *qmp_query_pmu(Error **errp)
             info->pebs_data_cfg = s->pebs_data_cfg;
             info->pebs_armed = s->pebs_armed;
         }
+        info->has_load_latency = pmu_has_load_latency(config);
+        info->load_latency = s->load_latency;
         get_ibs(&state, &cpu->ibs_config, info);
         QAPI_LIST_APPEND(tail, info);
     }
@@ -240,6 +242,10 @@ void hmp_info_pmu(Monitor *mon, const QDict *qdict)
             monitor_printf(mon, "  PEBS_ENABLE=%016" PRIx64 " PEBS_DATA_CFG=%08"
                            PRIx64 " armed=%016" PRIx64 "\n", info->pebs_enable,
                            info->pebs_data_cfg, info->pebs_armed);
+        }
+        if (info->has_load_latency) {
+            monitor_printf(mon, "  PEBS_LD_LAT_THRESHOLD=%04" PRIx64 "\n",
+                           info->load_latency);
         }
         if (info->has_ibs_fetch_ctl) {
             monitor_printf(mon, "  IBS fetch: CTL=%016" PRIx64 "\n",

@@ -1148,7 +1148,7 @@ static uint64_t pebs_mask(const PmuConfig *config)
     return has & SINCE_NHM ? ones(MIN(config->counters, 4)) : 1;
 }
 
-static bool has_load_latency(const PmuConfig *config)
+bool pmu_has_load_latency(const PmuConfig *config)
 {
     return pmu_has_pebs(config) && (config->flavour->has & SINCE_NHM);
 }
@@ -1159,7 +1159,7 @@ static uint64_t pebs_enable_mask(const PmuConfig *config)
     uint32_t has = config->flavour->has;
     uint64_t mask = pebs_mask(config);
 
-    if (has_load_latency(config) && (has & NHM_TO_SKL)) {
+    if (pmu_has_load_latency(config) && (has & NHM_TO_SKL)) {
         mask |= mask << 32 | (has & BRIDGES ? PEBS_STORES : 0);
     }
     return mask;
@@ -2126,7 +2126,7 @@ static PmuAccess find_msr(const PmuConfig *config, uint32_t msr, PmuReg *reg,
         case REG_PEBS_DATA_CFG:
             return has_adaptive(config) ? PMU_MSR_OK : PMU_MSR_GP;
         case REG_LOAD_LATENCY:
-            return has_load_latency(config) ? PMU_MSR_OK : PMU_MSR_GP;
+            return pmu_has_load_latency(config) ? PMU_MSR_OK : PMU_MSR_GP;
         case REG_EVTSEL_PMC:
             *reg = *index % 2 ? REG_PMC : REG_EVTSEL;
             *index /= 2;
@@ -2488,8 +2488,8 @@ bool pmu_load_state(PmuState *s, const PmuConfig *config)
     }
     bad |= s->pebs_armed & ~pebs_mask(config);
     bad |= s->pebs_enable & ~pebs_enable_mask(config);
-    bad |= s->load_latency & ~(uint64_t)(has_load_latency(config) ?
-                                         LATENCY_MASK : 0);
+    bad |= s->load_latency & ~(uint64_t)(pmu_has_load_latency(config) ?
+                                             LATENCY_MASK : 0);
     bad |= s->tag_left > PMU_TAG_GAP_MAX;
     bad |= s->pebs_data_cfg & ~(has_adaptive(config) ? DATA_CFG : 0);
     if (!config->aperfmperf || !s->clocks) {

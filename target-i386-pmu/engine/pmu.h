@@ -580,6 +580,9 @@ uint64_t pmu_others_status(const PmuState *s, const PmuConfig *config);
 /* Whether there is PEBS */
 bool pmu_has_pebs(const PmuConfig *config);
 
+/* Whether it has load latency, and MSR_PEBS_LD_LAT_THRESHOLD */
+bool pmu_has_load_latency(const PmuConfig *config);
+
 /*
  * What counter @n's record has of an access to memory: nothing; address and
  * source, for an event of loads or of stores; or these and the latency.

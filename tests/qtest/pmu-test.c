@@ -1304,7 +1304,7 @@ static void test_pebs(void)
 {
     const char *cpu = SKYLAKE ",pmu=on", *name = "cpu/pmu/pebs";
     const size_t len = strlen(name);
-    g_autofree char *before = NULL, *after = NULL;
+    g_autofree char *before = NULL, *after = NULL, *hmp = NULL;
     size_t size[2];
     char *section[2];
     Guest g;
@@ -1321,6 +1321,8 @@ static void test_pebs(void)
     assert_load_fails(&g, SKYLAKE ",pmu=on,pebs=off",
                       "inconsistent performance counters");
     g_assert_true(guest_load(&g, cpu, "-S"));
+    hmp = qtest_hmp(g.qts, "info pmu");
+    g_assert_nonnull(strstr(hmp, "PEBS_LD_LAT_THRESHOLD=004d"));
     guest_save(&g);
     g_assert_true(g_file_get_contents(g.stream, &after, &size[1], NULL));
     section[0] = memmem(before, size[0], name, len);
