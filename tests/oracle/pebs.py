@@ -93,7 +93,7 @@ class Recorder(predict.Skylake):
         self.index = self.maximum = self.threshold = 0
         self.resets = resets
         self.after, self.frame = None, False
-        self.checked = 0
+        self.checked = self.with_data = 0   # of the records
 
     # --- counters ------------------------------------------------------------
 
@@ -236,12 +236,20 @@ class Recorder(predict.Skylake):
                 self.words[self.index] = val
                 self.index += 8
             self.checked += 1
+            self.with_data += self.has_data(i)
         self.armed &= ~bit
         self.status &= ~bit
         self.value[i] = self.resets[i] % predict.WIDTH
         if self.index >= self.threshold:
             self.status |= OVF_BUF
             self.pending |= not self.masked
+
+    def groups(self, i):
+        return self.data_cfg if self.evtsel[i] & ADAPTIVE else 0
+
+    def has_data(self, i):
+        told = self.gen.format < 4 or self.groups(i) & MEMORY
+        return bool(told and self.data(i)[0])
 
     def make(self, i, insn):
         """The words of a record; a pair has the bits that are known."""
@@ -259,7 +267,7 @@ class Recorder(predict.Skylake):
             if self.gen.format >= 3:
                 yield 0, 0              # TSC
             return
-        groups = self.data_cfg if self.evtsel[i] & ADAPTIVE else 0
+        groups = self.groups(i)
         size = 32 + 32 * (groups & MEMORY) + 144 * bool(groups & GPRS) + (
             256 * bool(groups & XMM))
         yield from (size << 48 | groups, insn.pc, bit, (0, 0))

@@ -9,6 +9,7 @@
 
 #include "pmu-kernel.h"
 #include "lwp-legacy.h"
+#include "lwp-svm.h"
 
 #define MSR_PEBS_ENABLE         0x3f1
 #define MSR_PEBS_DATA_CFG       0x3f2
@@ -703,6 +704,75 @@ static void test_pages(void)
     take_status();
 }
 
+/* --- nested paging -------------------------------------------------------- */
+
+static Vmcb vmcb __attribute__((aligned(PAGE)));
+static uint8_t host_save[PAGE] __attribute__((aligned(PAGE)));
+static uint64_t nested_table[4][512] __attribute__((aligned(PAGE)));
+
+static void __attribute__((naked)) guest_incs(void)
+{
+    asm(".rept 60\n inc %rax\n .endr\n vmmcall");
+}
+
+/* The guest has the first GiB as it is, but for a page of the window. */
+static void map_nested(unsigned page, uint64_t entry)
+{
+    const unsigned large = PTE_ALL | 0x80;
+    uint64_t addr = (uintptr_t)window_ram[page];
+
+    nested_table[0][0] = (uintptr_t)nested_table[1] | PTE_ALL;
+    nested_table[1][0] = (uintptr_t)nested_table[2] | PTE_ALL;
+    for (int i = 0; i < 512; i++) {
+        nested_table[2][i] = (uint64_t)i << 21 | large;
+        nested_table[3][i] = (addr & -(1ul << 21)) + i * PAGE + PTE_ALL;
+    }
+    nested_table[2][addr >> 21] = (uintptr_t)nested_table[3] | PTE_ALL;
+    nested_table[3][addr >> 12 & 511] = entry;
+}
+
+/* Whether nothing stops a guest that has an event at its first instruction */
+static bool guest_runs(unsigned page, uint64_t entry)
+{
+    map_nested(page, entry);
+    set_records(3, 4, 1000);
+    select(0, INSNS | EVTSEL_USR, 1);
+    set_vmcb(&vmcb, 3, guest_incs, 0);
+    vmcb.nested = true;
+    vmcb.nested_cr3 = (uintptr_t)nested_table;
+    vmcb.rax = 0;
+    wrmsr(MSR_PEBS_ENABLE, 1);
+    wrmsr(MSR_GLOBAL_CTRL, 1);
+    asm volatile("vmrun %0\n stgi" : : "a" (&vmcb) : "memory", "cc");
+    wrmsr(MSR_GLOBAL_CTRL, 0);
+    wrmsr(MSR_PEBS_ENABLE, 0);
+    take_status();
+    return vmcb.exit == EXIT_VMMCALL && vmcb.rax == INCS;
+}
+
+static void test_nested(void)
+{
+    const uint64_t next = (uintptr_t)guest_incs + 2 * INC_SIZE;
+    uint64_t efer = rdmsr(MSR_EFER);
+    bool ok = true;
+
+    wrmsr(MSR_EFER, efer | EFER_SVME);
+    wrmsr(MSR_HSAVE_PA, (uintptr_t)host_save);
+    report(guest_runs(1, (uintptr_t)window_ram[5] + PTE_ALL) &&
+           stored() == 1 && *ram_at(PAGE) == 0xaa &&
+           get(WINDOW + 5 * PAGE + (format < 4 ? 8 : 40)) == next,
+           "nested paging says where a guest's records are");
+    for (int page = 0; page < 2; page++) {
+        uint64_t entry = (uintptr_t)window_ram[page] + PTE_ALL;
+
+        ok &= guest_runs(page, 0) && stored() == 0;
+        ok &= guest_runs(page, entry - PTE_W) && stored() == 0;
+        ok &= *ram_at(PAGE) == 0xaa;
+    }
+    report(ok, "a nested fault drops a record, and is none of the guest's");
+    wrmsr(MSR_EFER, efer);
+}
+
 /* --- other privilege and modes -------------------------------------------- */
 
 static uint8_t flat_area[256] __attribute__((aligned(64)));
@@ -848,6 +918,9 @@ int main(void)
     test_cpl0();
     test_starts();
     test_data();
+    if (cpuid_reg(0x80000001, 0, 2) & 4) {
+        test_nested();
+    }
     if (adaptive) {
         test_adaptive();
     }
