@@ -422,6 +422,7 @@ class Program(programs.Program):
         super().__init__(rng, bits, 0, True, False)
         self.weights = dict(self.WEIGHTS)
         self.gen, self.word = generation, word
+        self.user = False
         self.depth_now = (rng.choice((8, 16, 32)) if generation.look == ARCH
                           else generation.depth)
         # Its frame does not tell where a PMI was if the next instruction
@@ -651,7 +652,7 @@ class Program(programs.Program):
 
     def text(self, sessions):
         rng = self.rng
-        self.user = self.bits == 32 or rng.random() < .6
+        self.user |= self.bits == 32 or rng.random() < .6
         self.bts = self.word and self.gen.version != 0 and rng.random() < .35
         self.sessions = 0
         self.body()

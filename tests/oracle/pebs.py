@@ -370,9 +370,9 @@ class Program(branches.Program):
         self.size = 8 * generation.size or (
             32 + 32 * (self.groups & MEMORY) + 144 * bool(self.groups & GPRS) +
             256 * bool(self.groups & XMM))
-        # Half of the programs have events of memory, if they are CPL 3's, and
-        # no accesses that the trace does not tell in the order of their steps
-        self.samples = rng.random() < .6
+        # Half of the programs have events of memory, at CPL 3, and no accesses
+        # that the trace does not tell in the order of their steps.
+        self.user = self.samples = rng.random() < .6
         if self.samples:
             self.misses = True
             for name in ('repaired', 'far', 'stack_segment', 'string',
@@ -419,7 +419,6 @@ class Program(branches.Program):
                     branches.MARK)
 
     def handlers(self):
-        self.samples &= self.user
         self.resets = [-self.rng.randint(1, self.most(i, 150))
                        for i in range(4)]
         regs = ('ax', 'bx', 'cx', 'dx', 'si', 'di')
