@@ -367,12 +367,13 @@ class Program(branches.Program):
         self.counts = True
         self.groups = rng.choice((0, MEMORY, GPRS, GPRS, GPRS | MEMORY,
                                   GPRS | MEMORY | XMM))
+        # Most programs have events of memory, at CPL 3, and no accesses that the
+        # trace does not tell in the order of their steps.
+        self.user = self.samples = rng.random() < .75
+        self.groups |= MEMORY * self.samples
         self.size = 8 * generation.size or (
             32 + 32 * (self.groups & MEMORY) + 144 * bool(self.groups & GPRS) +
             256 * bool(self.groups & XMM))
-        # Half of the programs have events of memory, at CPL 3, and no accesses
-        # that the trace does not tell in the order of their steps.
-        self.user = self.samples = rng.random() < .6
         if self.samples:
             self.misses = True
             for name in ('repaired', 'far', 'stack_segment', 'string',
@@ -384,7 +385,9 @@ class Program(branches.Program):
         self.resets = []
 
     def most(self, i, most):
-        return 3 if self.samples and i == self.seldom else most
+        if not self.samples:
+            return most
+        return 3 if i == self.seldom else 20
 
     def kernel(self):
         self.emit('int $34')
