@@ -78,7 +78,11 @@ for kernel; do
         reports
     fi
 done
-# AMD's instruction-based sampling, on the last one
+# On the last one: precise events behind a suspend to RAM, where a program does
+# not have the kernel's pages; and AMD's instruction-based sampling.
+passes "perf-suspend-$kernel" --perf --kernel "$kernel" --append pti=on \
+    --test pmu-pebs=3+=suspend
+reports
 passes "perf-ibs-$kernel" --perf --kernel "$kernel" --cpu EPYC-Genoa,pmu=on \
     --test pmu-ibs=0=0x00000bff pmu-dmesg
 reports
