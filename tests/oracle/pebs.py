@@ -460,7 +460,7 @@ class Program(branches.Program):
         rows = rng.choice((1, 1, 1 if self.samples else 3)) if self.user else 2
         enable, msrs = 0, []
         for i in range(3):
-            if self.samples and (i == self.seldom or rng.random() < .7):
+            if self.samples and (i == self.seldom or rng.random() < .9):
                 bits, event = self.sampled(i)
                 enable |= bits
             elif rng.random() < .7:
