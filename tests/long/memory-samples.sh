@@ -36,10 +36,12 @@ for kernel in 6.1 6.12; do
             continue
         fi
         boot "$state/$name.log" --kernel "$kernel" --cpu "$model,pmu=on" \
+            --qemu "-accel tcg,thread=single" \
             --test "pmu-memory=$(has $model)" pmu-dmesg
         status=$?
         boot "$state/$name.without.log" --kernel "$kernel" \
-            --cpu "$model,pmu=on,pebs=off" --test pmu-dmesg
+            --cpu "$model,pmu=on,pebs=off" \
+            --qemu "-accel tcg,thread=single" --test pmu-dmesg
         compared memory-samples $((status + $?)) pmu-memory
     done
 done
