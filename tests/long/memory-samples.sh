@@ -60,8 +60,8 @@ says() {
 # verdict COMMAND STATUS: of a command of the page, by its place
 verdict() {
     case $place in
-    4) says '[0-9] .*SNP HitM.* 120$' ;;
-    6) says no '^ *[0-9]{2,} .*SNP HitM' ;;
+    4) says '[0-9] .*SNP HitM.* 120$' && says '% +0x8 .*share\.c' ;;
+    6) says 'SNP None.* 4$' && says no 'SNP HitM|% +0x8 ' ;;
     *) true ;;
     esac
     if [ "$2 $?" = '0 0' ]; then
