@@ -367,8 +367,8 @@ class Program(branches.Program):
         self.counts = True
         self.groups = rng.choice((0, MEMORY, GPRS, GPRS, GPRS | MEMORY,
                                   GPRS | MEMORY | XMM))
-        # Most programs have events of memory, at CPL 3, and no accesses that the
-        # trace does not tell in the order of their steps.
+        # Most programs have events of memory, at CPL 3, and no accesses that
+        # the trace does not tell in the order of their steps.
         self.user = self.samples = rng.random() < .75
         self.groups |= MEMORY * self.samples
         self.size = 8 * generation.size or (
