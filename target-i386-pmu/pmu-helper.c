@@ -119,6 +119,7 @@ static void pmu_retire_distance(CPUX86State *env, RetireRow row,
                                    &branches, &due);
 
     retire_look_behind(d, MIN(insns, tag_distance(&cpu->pmu, row)));
+    d->certain &= !cpu->pmu.memory_interrupts && !pmu_tags(&cpu->pmu, row);
     d->branches = MIN(d->branches, branches);
 }
 

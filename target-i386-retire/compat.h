@@ -23,6 +23,12 @@ static inline CPUCacheInfo **retire_level(CPUCaches *c, RetireLevel level)
 #endif
 #define INSN_START_WORDS TARGET_INSN_START_WORDS
 
+static inline void retire_get_tb_state(CPUX86State *env, vaddr *pc,
+                                       uint64_t *cs_base, uint32_t *flags)
+{
+    cpu_get_tb_cpu_state(env, pc, cs_base, flags);
+}
+
 /* The cache that CPUID shows a guest of this vendor and cpuid_level */
 static inline CPUCacheInfo *retire_get_cpuid_cache(CPUX86State *env,
                                                    RetireLevel level)
@@ -47,6 +53,7 @@ static inline void retire_set_cpuid_cache(CPUX86State *env, RetireLevel level,
 #include "exec/target_page.h"
 #include "exec/tlb-flags.h"
 #ifdef CONFIG_TCG
+#include "accel/tcg/cpu-ops.h"
 #include "accel/tcg/cpu-ldst.h"
 #include "accel/tcg/helper-retaddr.h"
 #include "accel/tcg/probe.h"
@@ -54,6 +61,19 @@ static inline void retire_set_cpuid_cache(CPUX86State *env, RetireLevel level,
 #endif
 #ifndef CONFIG_USER_ONLY
 #include "qapi/qapi-commands-misc-i386.h"
+#endif
+
+#ifdef CONFIG_TCG
+static inline void retire_get_tb_state(CPUX86State *env, vaddr *pc,
+                                       uint64_t *cs_base, uint32_t *flags)
+{
+    CPUState *cs = env_cpu(env);
+    TCGTBCPUState s = cs->cc->tcg_ops->get_tb_cpu_state(cs);
+
+    *pc = s.pc;
+    *cs_base = s.cs_base;
+    *flags = s.flags;
+}
 #endif
 
 static inline CPUCacheInfo *retire_get_cpuid_cache(CPUX86State *env,

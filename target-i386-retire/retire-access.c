@@ -10,6 +10,7 @@
 #define RETIRE_WAYS_AVX2
 #endif
 #include "retire.h"
+#include "retire-mem.h"
 #include "compat.h"
 #include "exec/helper-proto.h"
 #ifdef CONFIG_USER_ONLY
@@ -54,16 +55,20 @@ static inline bool physical_line(CPUX86State *env, Line *l,
     l->page = (RetirePage) { TARGET_PAGE_BITS, false };
     return true;
 #else
-    CPUTLBEntryFull *full;
-    void *host;
-    /* Looking for a page must not change what an exception reports. */
-    int error_code = env->error_code;
-    int flags = probe_access_full_mmu(env, l->addr, 1, type, mmu_idx, &host,
-                                      &full);
+    CPUTLBEntryFull *full = retire_mem_full(env, l->addr, type, mmu_idx);
+    int flags = 0;
 
-    env->error_code = error_code;
-    if (flags & TLB_INVALID_MASK) {
-        return false;
+    if (!full) {
+        /* Looking for a page must not change what an exception reports. */
+        int error_code = env->error_code;
+        void *host;
+
+        flags = probe_access_full_mmu(env, l->addr, 1, type, mmu_idx, &host,
+                                      &full);
+        env->error_code = error_code;
+        if (flags & TLB_INVALID_MASK) {
+            return false;
+        }
     }
     l->line = (full->phys_addr | (l->addr & ~TARGET_PAGE_MASK)) >>
               RETIRE_LINE_BITS;
@@ -93,8 +98,15 @@ static uint64_t retire_access_ip(CPUX86State *env, uintptr_t ra,
     /* In 64-bit mode, CS has no base, whatever its descriptor had. */
     uint64_t cs_base = env->hflags & HF_CS64_MASK ? 0 :
                        (uint32_t)env->segs[R_CS].base;
+    RetireCode *code = retire_code(env);
 
-    cpu_unwind_state_data(env_cpu(env), ra, start);
+    /* What helpers access for one instruction has the same. */
+    if (code->ra == ra) {
+        memcpy(start, code->start, sizeof(code->start));
+    } else if (cpu_unwind_state_data(env_cpu(env), ra, start)) {
+        memcpy(code->start, start, sizeof(code->start));
+        code->ra = ra;
+    }
     if (tcg_cflags_has(env_cpu(env), CF_PCREL)) {
         start[0] |= (env->eip + cs_base) & TARGET_PAGE_MASK;
     }

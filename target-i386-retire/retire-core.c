@@ -2,11 +2,15 @@
 /* What retires: the account, and the way from there to the observers. */
 
 #include "qemu/osdep.h"
+#include "qemu/log.h"
 #include "qemu/main-loop.h"
 #include "retire.h"
 #include "compat.h"
 #include "exec/helper-proto.h"
 #include "accel/tcg/cpu-ops.h"
+#include "accel/tcg/internal-common.h"
+#include "accel/tcg/tb-context.h"
+#include "accel/tcg/tb-hash.h"
 #include "tcg/tcg.h"
 
 /* Report @n; who is not told now has been told when it still was. */
@@ -81,7 +85,8 @@ void retire_cpu_arm(CPUX86State *env, RetireDistance *d)
 #endif
 }
 
-void retire_cpu_sync(CPUX86State *env, unsigned step)
+/* The same if nothing is to be reported */
+static void sync_settled(CPUX86State *env, unsigned step)
 {
     X86CPU *cpu = env_archcpu(env);
     RetireState *r = &env->retire;
@@ -90,7 +95,6 @@ void retire_cpu_sync(CPUX86State *env, unsigned step)
     uint64_t told = 0;
     RetireDistance d;
 
-    retire_cpu_settle(env);
     r->row = env->hflags & HF_CPL_MASK ? RETIRE_USR : RETIRE_OS;
     for (int i = RETIRE_MAX_OBSERVERS; i-- > 0;) {
         const RetireObserver *o = cpu->retire_observer[i];
@@ -123,6 +127,12 @@ void retire_cpu_sync(CPUX86State *env, unsigned step)
     if (wants & (RETIRE_WANT_SOURCES | RETIRE_WANT_FETCHES)) {
         retire_cpu_use_caches(env, wants);
     }
+}
+
+void retire_cpu_sync(CPUX86State *env, unsigned step)
+{
+    retire_cpu_settle(env);
+    sync_settled(env, step);
 }
 
 void cpu_sync_retire(CPUX86State *env)
@@ -174,7 +184,7 @@ void retire_cpu_observe(CPUX86State *env, const RetireStory *story,
             cpu->retire_observer[i]->observe(env, story);
         }
     }
-    cpu_sync_retire(env);
+    sync_settled(env, 0);
 }
 
 #ifdef CONFIG_TCG
@@ -224,6 +234,73 @@ void retire_cpu_begin(CPUX86State *env)
     }
 }
 
+void retire_code_free(RetireCode *code)
+{
+    g_free(code->block);
+    *code = (RetireCode) { };
+}
+
+RetireCode *retire_code(CPUX86State *env)
+{
+    RetireCode *code = &retire_models(env)->code;
+    unsigned flushes = qatomic_read(&tb_ctx.tb_flush_count);
+
+    if (unlikely(code->flushes != flushes)) {
+        retire_code_free(code);
+        code->flushes = flushes;
+    }
+    return code;
+}
+
+#ifndef CONFIG_USER_ONLY
+const void *retire_find_block(CPUX86State *env, tb_page_addr_t phys)
+{
+    CPUState *cs = env_cpu(env);
+    CPUJumpCache *jc = cs->tb_jmp_cache;
+    RetireCode *code = retire_code(env);
+    const TranslationBlock **known, *tb;
+    uint64_t cs_base;
+    uint32_t flags, hash;
+    const void *ptr;
+    vaddr pc;
+
+    retire_get_tb_state(env, &pc, &cs_base, &flags);
+    hash = tb_jmp_cache_hash_func(pc);
+    if (unlikely(!code->block)) {
+        code->block = g_new0(const TranslationBlock *, RETIRE_NR_BLOCKS);
+    }
+    known = &code->block[(phys + retire_tb_step(cs_base) * 64) %
+                         RETIRE_NR_BLOCKS];
+    tb = *known;
+    if (tb && tb_page_addr0(tb) == phys && tb_page_addr1(tb) == -1 &&
+        (tb->pc == pc || (tb_cflags(tb) & CF_PCREL)) &&
+        tb->cs_base == cs_base && tb->flags == flags &&
+        tb_cflags(tb) == curr_cflags(cs)) {
+        jc->array[hash].pc = pc;
+        qatomic_set(&jc->array[hash].tb, (TranslationBlock *)tb);
+        if (likely(QTAILQ_EMPTY(&cs->breakpoints) &&
+                   !qemu_loglevel_mask(CPU_LOG_TB_CPU | CPU_LOG_EXEC))) {
+            cs->neg.can_do_io = true;
+            return tb->tc.ptr;
+        }
+    }
+    ptr = helper_lookup_tb_ptr(env);
+    *known = qatomic_read(&jc->array[hash].tb);
+    return ptr;
+}
+#endif
+
+static const void *step_block(CPUX86State *env, const TranslationBlock *tb,
+                              uint32_t step)
+{
+    env->retire_flags |= (uint64_t)step << RETIRE_TB_STEP_SHIFT;
+#ifdef CONFIG_USER_ONLY
+    return helper_lookup_tb_ptr(env);
+#else
+    return retire_find_block(env, tb_page_addr0(tb));
+#endif
+}
+
 /* Whether not all of block @tb at effective address @ip is in the range. */
 static bool is_divided(const RetireState *r, const TranslationBlock *tb,
                        uint64_t ip)
@@ -268,8 +345,7 @@ ask_observers(CPUX86State *env, const TranslationBlock *tb, int32_t charge)
             return tb->tc.ptr;
         }
     }
-    env->retire_flags |= (uint64_t)step << RETIRE_TB_STEP_SHIFT;
-    return helper_lookup_tb_ptr(env);
+    return step_block(env, tb, step);
 }
 
 /*
@@ -282,7 +358,7 @@ const void *retire_tb_ask(CPUState *cs, const TranslationBlock *tb)
     CPUX86State *env = cpu_env(cs);
     RetireState *r = &env->retire;
     int32_t charge = retire_ask_charge(tb->ask_data);
-    uint32_t cflags = tb_cflags(tb);
+    uint32_t cflags = tb_cflags(tb), step;
 
     /* See x86_cpu_synchronize_from_tb(). */
     if (!(cflags & CF_PCREL)) {
@@ -294,10 +370,15 @@ const void *retire_tb_ask(CPUState *cs, const TranslationBlock *tb)
         !retire_wants(env, RETIRE_WANT_RANGE)) {
         r->budget += charge;
     }
-    if (!cpu_loop_exit_requested(cs) &&
-        retire_next_foreseen(r, charge, env->eip,
-                             retire_ask_lengths(tb->ask_data))) {
-        return tb->tc.ptr;
+    if (!cpu_loop_exit_requested(cs)) {
+        if (retire_next_foreseen(r, charge, env->eip,
+                                 retire_ask_lengths(tb->ask_data))) {
+            return tb->tc.ptr;
+        }
+        step = retire_step_foreseen(r, charge);
+        if (step && !retire_wants(env, RETIRE_WANT_RANGE)) {
+            return step_block(env, tb, step);
+        }
     }
     return ask_observers(env, tb, charge);
 }

@@ -332,6 +332,9 @@ void retire_add_observer(X86CPU *cpu, const RetireObserver *observer,
 
 void retire_cpu_unrealize(X86CPU *cpu)
 {
+#ifdef CONFIG_TCG
+    retire_code_free(&cpu->retire_models.code);
+#endif
     if (cpu->retire_cache) {
         /* linux-user has clone_lock: no child finds the lock in it taken. */
         retire_cache_free(cpu->retire_cache);

@@ -3,6 +3,7 @@
 
 #include "qemu/osdep.h"
 #include "retire.h"
+#include "retire-mem.h"
 #include "decode-retire.h"
 #include "compat.h"
 #include "exec/helper-proto.h"
@@ -24,11 +25,35 @@ static void add_accesses(CPUX86State *env, RetireStory *story, bool has)
     }
 }
 
+#ifndef CONFIG_USER_ONLY
+/*
+ * The block behind a step is most often in the same page.  But the instruction
+ * may have changed the mapping: if it is late, or a device has flushed the TLB.
+ */
+static void find_next(CPUX86State *env, uint64_t ip, uint32_t desc,
+                      const TranslationBlock *tb)
+{
+    uint32_t cs_base = retire_cs_base(env);
+    uint64_t next = retire_linear(env->eip, cs_base);
+
+    if (retire_tb_step(tb->cs_base) && tb_page_addr1(tb) == -1 &&
+        !((uint16_t)desc & ~RETIRE_ROW_BRANCH) &&
+        !((next ^ retire_linear(ip, cs_base)) & TARGET_PAGE_MASK) &&
+        retire_mem_entry(env, next, MMU_INST_FETCH,
+                         cpu_mmu_index(env_cpu(env), true)) &&
+        QTAILQ_EMPTY(&env_cpu(env)->breakpoints)) {
+        retire_find_block(env, (tb_page_addr0(tb) & TARGET_PAGE_MASK) |
+                               (next & ~TARGET_PAGE_MASK));
+    }
+}
+#endif
+
 /*
  * The instruction at @ip has retired, and EIP is that of the next one: a #PF
  * raised here is between the two.
  */
-void helper_retire_observe(CPUX86State *env, target_ulong ip, uint32_t desc)
+void helper_retire_observe(CPUX86State *env, target_ulong ip, uint32_t desc,
+                           void *block)
 {
     RetireStory story = {
         .ip = ip,
@@ -53,6 +78,9 @@ void helper_retire_observe(CPUX86State *env, target_ulong ip, uint32_t desc)
     add_accesses(env, &story, desc & RETIRE_DESC_STORY);
     retire_cpu_observe(env, &story, desc >> RETIRE_DESC_OBSERVERS_SHIFT &
                        ((1 << RETIRE_MAX_OBSERVERS) - 1));
+#ifndef CONFIG_USER_ONLY
+    find_next(env, ip, desc, block);
+#endif
 }
 
 /* The near branch at @from has been taken. */

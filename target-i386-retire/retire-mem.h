@@ -47,10 +47,13 @@ static inline int retire_mem_flags(const RetireMem *m, uint64_t addr,
 
 #if defined(CONFIG_TCG) && !defined(CONFIG_USER_ONLY)
 /*
- * Where the host has what may be written as translated code would, if the TLB
- * has it at hand; or NULL.
+ * The TLB's entry of what may be accessed as translated code would, if it has
+ * that at hand; or NULL.
  */
-static inline void *retire_mem_tlb(CPUX86State *env, uint64_t addr, int mmu_idx)
+static inline const CPUTLBEntry *retire_mem_entry(CPUX86State *env,
+                                                  uint64_t addr,
+                                                  MMUAccessType type,
+                                                  int mmu_idx)
 {
     const CPUTLBDescFast *fast = &env_cpu(env)->neg.tlb.f[mmu_idx];
     uintptr_t offset = (addr >> (TARGET_PAGE_BITS - CPU_TLB_ENTRY_BITS)) &
@@ -58,8 +61,28 @@ static inline void *retire_mem_tlb(CPUX86State *env, uint64_t addr, int mmu_idx)
     const CPUTLBEntry *entry = (void *)fast->table + offset;
 
     /* Flags, for which others have to be told, are in the lower bits. */
-    return qatomic_read(&entry->addr_write) == (addr & TARGET_PAGE_MASK) ?
-           (void *)((uintptr_t)addr + entry->addend) : NULL;
+    return qatomic_read(&entry->addr_idx[type]) == (addr & TARGET_PAGE_MASK) ?
+           entry : NULL;
+}
+
+/* And all that the TLB knows of that page */
+static inline CPUTLBEntryFull *retire_mem_full(CPUX86State *env, uint64_t addr,
+                                               MMUAccessType type, int mmu_idx)
+{
+    const CPUTLBEntry *entry = retire_mem_entry(env, addr, type, mmu_idx);
+    CPUTLB *tlb = &env_cpu(env)->neg.tlb;
+
+    return entry ? &tlb->d[mmu_idx].fulltlb[entry - tlb->f[mmu_idx].table] :
+           NULL;
+}
+
+/* Where the host has what may be written */
+static inline void *retire_mem_tlb(CPUX86State *env, uint64_t addr, int mmu_idx)
+{
+    const CPUTLBEntry *entry = retire_mem_entry(env, addr, MMU_DATA_STORE,
+                                                mmu_idx);
+
+    return entry ? (void *)((uintptr_t)addr + entry->addend) : NULL;
 }
 #endif
 

@@ -190,6 +190,18 @@ static inline uint64_t retire_ask_lengths(uint64_t data)
 
 const void *retire_tb_ask(CPUState *cs, const TranslationBlock *tb);
 
+/* It is empty if there has been a flush. */
+RetireCode *retire_code(CPUX86State *env);
+void retire_code_free(RetireCode *code);
+
+#ifndef CONFIG_USER_ONLY
+/*
+ * As helper_lookup_tb_ptr(), and that will find it without a search, the block
+ * at EIP.  @phys is its address; the page is mapped, for it has just been used.
+ */
+const void *retire_find_block(CPUX86State *env, tb_page_addr_t phys);
+#endif
+
 /*
  * Descriptor of an access: TCG_MEM_FILTER_LIMIT has RETIRE_LINE_SIZE less its
  * size, and this.

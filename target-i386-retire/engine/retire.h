@@ -146,6 +146,17 @@ typedef struct RetireAccesses {
 } RetireAccesses;
 
 #define RETIRE_MAX_OBSERVERS    5
+#define RETIRE_NR_BLOCKS        4096
+
+/* What is known of translated code, which has been flushed @flushes times */
+typedef struct RetireCode {
+    unsigned flushes;
+    /* A return address, and what its instruction's insn_start has */
+    uintptr_t ra;
+    uint64_t start[2];
+    /* RETIRE_NR_BLOCKS by physical addresses, or NULL: retire_find_block() */
+    const struct TranslationBlock **block;
+} RetireCode;
 
 /* What translated code looks into */
 typedef struct RetireModels {
@@ -157,6 +168,7 @@ typedef struct RetireModels {
     RetireAccesses accesses;
     uint64_t fp[RETIRE_NR_ROWS][RETIRE_NR_FP];  /* retired, not reported yet */
     RetireTlb tlb;
+    RetireCode code;
 } RetireModels;
 
 #define RETIRE_REFCLK_UNIT      1000
@@ -210,6 +222,13 @@ typedef enum RetireWants {
 #define RETIRE_BLOCK_MAX    64      /* instructions */
 #define RETIRE_NEXT_LENGTHS 14      /* of the first instructions of a block */
 
+/* What is to be done where the budget is exhausted */
+typedef enum RetireForeseen {
+    RETIRE_ASK,             /* ask the observers */
+    RETIRE_LATE,            /* the first instruction it has not is due; */
+    RETIRE_STEP,            /* or the last one of a step */
+} RetireForeseen;
+
 /* All zero: nobody counts. */
 typedef struct RetireState {
     /*
@@ -227,7 +246,7 @@ typedef struct RetireState {
     uint64_t clock;         /* see retire_clock() */
     /* See RetireDistance.exact: the due-th of what has been charged, or 0. */
     uint16_t due;
-    bool foreseen;          /* so it is when the budget is exhausted next */
+    RetireForeseen foreseen;    /* when the budget is exhausted next */
     uint64_t due_ip;
     /* What counts is at ip_first to ip_first + ip_span, modulo 2^64. */
     uint64_t ip_first, ip_span;
@@ -264,6 +283,7 @@ typedef struct RetireDistance {
     uint32_t misses;        /* and loads that L2 has and L1D has not */
     bool clocks;            /* latencies of misses count as instructions do */
     bool now;               /* it has to look before the next instruction */
+    bool certain;           /* @insns will be no more */
 } RetireDistance;
 
 /* One in @insns instructions has to be looked behind at once. */
@@ -271,6 +291,7 @@ static inline void retire_look_behind(RetireDistance *d, uint32_t insns)
 {
     d->insns = d->insns < insns ? d->insns : insns;
     d->exact = d->exact < insns ? d->exact : insns;
+    d->certain |= insns < RETIRE_BUDGET_MAX;
 }
 
 /* What has retired since the last report, but for what is observed. */
@@ -408,7 +429,7 @@ static inline void retire_unretire(RetireState *r, uint32_t insns, bool branch,
         r->clock -= RETIRE_CHARGE(insns, branch);
     }
     r->restored = r->budget;
-    r->foreseen = false;
+    r->foreseen = RETIRE_ASK;
 }
 
 /* Shorten the budget by @charge, which nothing has retired for. */
@@ -516,9 +537,10 @@ static inline void retire_arm_distance(RetireState *r,
     uint32_t run = retire_run(d);
 
     retire_arm(r, d->now ? -1 : (int32_t)run);
-    /* Whatever block comes then, one instruction in it is due. */
-    r->foreseen = d->exact >= run + RETIRE_BLOCK_MAX &&
-                  d->branches >= run + RETIRE_BLOCK_MAX && !d->now;
+    /* Whatever block comes then, one instruction in it is due, or observed. */
+    r->foreseen = d->branches < run + RETIRE_BLOCK_MAX || d->now ? RETIRE_ASK :
+                  d->exact >= run + RETIRE_BLOCK_MAX ? RETIRE_LATE :
+                  d->certain && !d->clocks ? RETIRE_STEP : RETIRE_ASK;
     r->miss_charge = 0;
     if (d->clocks) {
         /* Latencies of misses count as instructions do: they are charged. */
@@ -553,7 +575,7 @@ static inline bool retire_tell_late(RetireState *r, int32_t charge,
         lengths >>= 4;
     }
     r->due_ip = ip;
-    r->foreseen = false;
+    r->foreseen = RETIRE_ASK;
     retire_burn(r, r->budget - charge);
     return true;
 }
@@ -562,8 +584,18 @@ static inline bool retire_tell_late(RetireState *r, int32_t charge,
 static inline bool retire_next_foreseen(RetireState *r, int32_t charge,
                                         uint64_t ip, uint64_t lengths)
 {
-    return r->foreseen && r->budget >= 0 &&
+    return r->foreseen == RETIRE_LATE && r->budget >= 0 &&
            retire_tell_late(r, charge, (uint32_t)r->budget >> 16, ip, lengths);
+}
+
+/* Or 0, or how many of its instructions may run, the last one observed. */
+static inline uint32_t retire_step_foreseen(const RetireState *r,
+                                            int32_t charge)
+{
+    uint32_t left = (uint32_t)r->budget >> 16;
+
+    return r->foreseen == RETIRE_STEP && r->budget >= 0 &&
+           left < (uint32_t)charge >> 16 ? left + 1 : 0;
 }
 
 /*
