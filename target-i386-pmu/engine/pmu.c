@@ -1579,9 +1579,9 @@ static void set_rows(PmuState *s, const PmuConfig *config, unsigned n)
  * How many instructions may retire, in whatever rows of those in which
  * @counter runs, before it can overflow.
  */
-static int64_t distance(PmuState *s, const PmuConfig *config, unsigned n)
+static inline int64_t distance(PmuState *s, const PmuConfig *config,
+                               const PmuCounter *counter, unsigned n)
 {
-    const PmuCounter *counter = counter_of(s, config, n);
     /* It overflows with the one behind so many counts. */
     uint64_t left = value_mask(config) - *value_of(s, config, n);
     uint64_t part;
@@ -1595,6 +1595,8 @@ static int64_t distance(PmuState *s, const PmuConfig *config, unsigned n)
     if (counter->pebs && (s->pebs_armed & pmu_status_bit(n))) {
         return 0;
     }
+    /* Its event is of interest that is behind the overflow. */
+    left += counter->pebs;
     if (counter->add & B(CYCLES)) {
         return left / config->insn_clocks;
     }
@@ -1682,10 +1684,12 @@ static void update(PmuState *s, const PmuConfig *config)
     if (s->clocks) {
         s->wanted[PMU_OS] = s->wanted[PMU_USR] = B(INSNS);
     }
+    s->running = 0;
     for (unsigned n = 0; n < nr_counters(config); n++) {
         const PmuCounter *counter = counter_of(s, config, n);
 
         set_rows(s, config, n);
+        s->running |= (uint32_t)!!counter->rows << n;
         for (int r = 0; r < PMU_NR_ROWS; r++) {
             if (counter->rows >> r & 1) {
                 s->wanted[r] |= counter->add | counter->sub | B(INSNS);
@@ -1714,19 +1718,33 @@ static void update(PmuState *s, const PmuConfig *config)
 
 static void set_slack(PmuState *s, const PmuConfig *config)
 {
-    s->slack[PMU_OS] = s->slack[PMU_USR] = FAR_AWAY;
-    for (unsigned n = 0; n < nr_counters(config); n++) {
+    for (int r = 0; r < PMU_NR_ROWS; r++) {
+        s->insns[r] = s->branches[r] = FAR_AWAY;
+        s->due[r] = 0;
+    }
+    for (uint32_t left = s->running; left; left &= left - 1) {
+        unsigned n = (unsigned)__builtin_ctz(left);
         const PmuCounter *counter = counter_of(s, config, n);
 
-        if (counter->rows && counter->interrupts) {
-            int64_t run = distance(s, config, n);
+        if (counter->interrupts) {
+            int64_t run = distance(s, config, counter, n);
 
             for (int r = 0; r < PMU_NR_ROWS; r++) {
-                if (counter->rows >> r & 1) {
-                    s->slack[r] = MIN(s->slack[r], run);
+                if (!(counter->rows >> r & 1)) {
+                    continue;
+                }
+                if (counter->add & (B(INSNS) | B(CYCLES) | B(REF_CYCLES) |
+                                    B(FLOATING) | PMU_MEMORY)) {
+                    s->insns[r] = MIN(s->insns[r], run);
+                } else {
+                    s->branches[r] = MIN(s->branches[r], run);
+                    s->due[r] |= run ? 0 : counter->add;
                 }
             }
         }
+    }
+    for (int r = 0; r < PMU_NR_ROWS; r++) {
+        s->slack[r] = MIN(s->insns[r], s->branches[r]);
     }
 }
 
@@ -1759,6 +1777,7 @@ void pmu_count_fp(PmuState *s, const PmuConfig *config, PmuRow row,
             s->fp_pending[c] +=
                 n[i] ? n[i] * fp_weight(sel, event, i) : 0;
         }
+        s->counted[row] |= B(FLOATING);
         if (s->memory_interrupts) {
             s->slack[PMU_OS] = s->slack[PMU_USR] = -1;
         }
@@ -1808,21 +1827,13 @@ static bool count_netburst(PmuState *s, NetburstState *nb, unsigned n,
 /* Near an overflow, it is asked again and again how far it is. */
 static bool is_applied(const PmuState *s)
 {
-    uint64_t any = 0;
-
-    for (int i = 0; i < PMU_NR_COUNTED; i++) {
-        any |= s->pending[PMU_OS][i] | s->pending[PMU_USR][i];
-    }
-    for (int i = 0; i < PMU_MAX_GP; i++) {
-        any |= s->fp_pending[i];
-    }
-    return !any && s->slack[PMU_OS] >= 0 && s->slack[PMU_USR] >= 0;
+    return !(s->counted[PMU_OS] | s->counted[PMU_USR]) &&
+           s->slack[PMU_OS] >= 0 && s->slack[PMU_USR] >= 0;
 }
 
 /* Add what is pending to the counters, and look for overflows. */
 static void apply(PmuState *s, const PmuConfig *config)
 {
-    uint64_t count[PMU_NR_ROWS][PMU_NR_QUANTITIES];
     uint64_t status = 0;
     bool starts = false;
 
@@ -1833,34 +1844,35 @@ static void apply(PmuState *s, const PmuConfig *config)
         uint64_t clocks = s->pending[r][PMU_INSNS] * config->insn_clocks;
         uint64_t ref = s->ref_fraction[r] + clocks * config->refclk_ratio;
 
-        memcpy(count[r], s->pending[r], sizeof(s->pending[r]));
-        count[r][PMU_CYCLES] = clocks;
-        count[r][PMU_REF_CYCLES] = ref / PMU_REFCLK_UNIT;
-        count[r][PMU_FLOATING] = 0;
+        if (!(s->counted[r] & B(INSNS))) {
+            continue;
+        }
+        s->pending[r][PMU_CYCLES] = clocks;
+        s->pending[r][PMU_REF_CYCLES] = ref / PMU_REFCLK_UNIT;
+        s->counted[r] |= B(CYCLES) | B(REF_CYCLES);
         s->ref_fraction[r] = (uint32_t)(ref % PMU_REFCLK_UNIT);
         if (s->clocks) {
             s->aperf += clocks;
             s->mperf += ref / PMU_REFCLK_UNIT;
         }
     }
-    memset(s->pending, 0, sizeof(s->pending));
 
-    for (unsigned n = 0; n < nr_counters(config); n++) {
+    for (uint32_t left = s->running; left; left &= left - 1) {
+        unsigned n = (unsigned)__builtin_ctz(left);
         const PmuCounter *counter = counter_of(s, config, n);
         uint64_t value = *value_of(s, config, n);
 
-        if (!counter->rows) {
-            continue;
-        }
         for (int r = 0; r < PMU_NR_ROWS; r++) {
             if (!(counter->rows >> r & 1)) {
                 continue;
             }
-            for (uint64_t add = counter->add; add; add &= add - 1) {
-                value += count[r][__builtin_ctzll(add)];
+            for (uint64_t add = counter->add & s->counted[r]; add;
+                 add &= add - 1) {
+                value += s->pending[r][__builtin_ctzll(add)];
             }
-            for (uint64_t sub = counter->sub; sub; sub &= sub - 1) {
-                value -= count[r][__builtin_ctzll(sub)];
+            for (uint64_t sub = counter->sub & s->counted[r]; sub;
+                 sub &= sub - 1) {
+                value -= s->pending[r][__builtin_ctzll(sub)];
             }
         }
         if (config->netburst) {
@@ -1888,10 +1900,18 @@ static void apply(PmuState *s, const PmuConfig *config)
         s->value[n] = value & value_mask(config);
     }
     s->global_status |= status & global_mask(config);
+    for (int r = 0; r < PMU_NR_ROWS; r++) {
+        for (uint64_t n = s->counted[r]; n; n &= n - 1) {
+            s->pending[r][__builtin_ctzll(n)] = 0;
+        }
+        s->counted[r] = 0;
+    }
     if (starts) {
         update(s, config);
     }
-    set_slack(s, config);
+    if (!s->pebs_due) {
+        set_slack(s, config);
+    }
 }
 
 /* Its instruction has retired: the same may not be so in apply(). */
@@ -1926,7 +1946,10 @@ uint64_t pmu_pebs_due(PmuState *s, const PmuConfig *config, bool known)
     if (s->slack[PMU_OS] < 0 || s->slack[PMU_USR] < 0) {
         apply(s, config);
     }
-    s->pebs_due &= known ? UINT64_MAX : 0;
+    if (s->pebs_due && !known) {
+        s->pebs_due = 0;
+        set_slack(s, config);
+    }
     return s->pebs_due;
 }
 
@@ -1982,30 +2005,14 @@ uint32_t pmu_distance(PmuState *s, const PmuConfig *config, PmuRow row)
 uint32_t pmu_distances(PmuState *s, const PmuConfig *config, PmuRow row,
                        uint32_t *branches, uint64_t *due)
 {
-    int64_t insns = FAR_AWAY, near = FAR_AWAY;
-
     *due = 0;
     *branches = pmu_distance(s, config, row);
     if (*branches >= PMU_NEAR) {
         return *branches;
     }
-    for (unsigned n = 0; n < nr_counters(config); n++) {
-        const PmuCounter *counter = counter_of(s, config, n);
-
-        if (counter->interrupts && (counter->rows >> row & 1)) {
-            int64_t run = distance(s, config, n);
-
-            if (counter->add & (B(INSNS) | B(CYCLES) | B(REF_CYCLES) |
-                                B(FLOATING) | PMU_MEMORY)) {
-                insns = MIN(insns, run);
-            } else {
-                near = MIN(near, run);
-                *due |= run ? 0 : counter->add;
-            }
-        }
-    }
-    *branches = (uint32_t)MIN(near, UINT32_MAX);
-    return (uint32_t)MIN(insns, UINT32_MAX);
+    *due = s->due[row];
+    *branches = (uint32_t)MIN(s->branches[row], UINT32_MAX);
+    return (uint32_t)MIN(s->insns[row], UINT32_MAX);
 }
 
 bool pmu_take_unknown(PmuState *s, uint32_t *event)
@@ -2504,6 +2511,7 @@ bool pmu_load_state(PmuState *s, const PmuConfig *config)
     memset(s->counter, 0, sizeof(s->counter));
     memset(s->pending, 0, sizeof(s->pending));
     memset(s->fp_pending, 0, sizeof(s->fp_pending));
+    memset(s->counted, 0, sizeof(s->counted));
     s->pmi = false;
     s->pebs_due = 0;
     for (unsigned n = 0; n < PMU_MAX_GP && !config->netburst; n++) {

@@ -268,6 +268,7 @@ typedef struct PmuState {
 
     /* The rest follows from the above and from what has been counted since. */
     PmuCounter counter[PMU_NR_COUNTERS];
+    uint32_t running;                   /* a bit for each that has rows */
     uint64_t wanted[PMU_NR_ROWS];       /* see pmu_wanted() */
     bool classes[PMU_NR_ROWS];          /* see pmu_wants_classes() */
     bool caches[PMU_NR_ROWS];           /* see pmu_wants_caches() */
@@ -283,9 +284,13 @@ typedef struct PmuState {
      * Counted, but not in value[] yet.  So many instructions may be counted
      * before it has to be there; below 0, it has.
      */
-    uint64_t pending[PMU_NR_ROWS][PMU_NR_COUNTED];
+    uint64_t pending[PMU_NR_ROWS][PMU_NR_QUANTITIES];
     uint64_t fp_pending[PMU_MAX_GP];    /* the same, of each counter */
+    uint64_t counted[PMU_NR_ROWS];      /* which of these, as PMU_BIT() */
     int64_t slack[PMU_NR_ROWS];
+    /* See pmu_distances(); as it was when nothing was pending. */
+    int64_t insns[PMU_NR_ROWS], branches[PMU_NR_ROWS];
+    uint64_t due[PMU_NR_ROWS];
     bool has_unknown;                   /* see pmu_take_unknown() */
     uint32_t unknown;
     uint64_t reported[4];               /* event codes, modulo 256 */
@@ -476,6 +481,7 @@ static inline void pmu_count(PmuState *s, PmuRow row, PmuQuantity quantity,
                              uint64_t n)
 {
     s->pending[row][quantity] += n;
+    s->counted[row] |= PMU_BIT(quantity);
     if (quantity == PMU_INSNS) {
         s->slack[PMU_OS] -= n;
         s->slack[PMU_USR] -= n;
@@ -626,6 +632,14 @@ static inline bool pmu_pebs_near(const PmuState *s, PmuRow row)
 static inline uint64_t pmu_status_bit(unsigned n)
 {
     return 1ull << (n < PMU_MAX_GP ? n : 32 + n - PMU_MAX_GP);
+}
+
+/* And the counter of the lowest one of such @bits */
+static inline unsigned pmu_of_status_bit(uint64_t bits)
+{
+    unsigned bit = (unsigned)__builtin_ctzll(bits);
+
+    return bit < 32 ? bit : PMU_MAX_GP + bit - 32;
 }
 
 /*
