@@ -6,6 +6,7 @@
 
 #include "cpu.h"
 #include "retire/compat.h"
+#include "retire/retire-mem.h"
 
 /*
  * Where the host has what a supervisor may write, whatever runs, and without
@@ -30,14 +31,18 @@ static inline void *ds_host(void *opaque, uint64_t addr, uint32_t len)
 {
     DsSpace *space = opaque;
     CPUTLBEntryFull *full;
-    void *host;
+    void *host = retire_mem_tlb(space->env, addr, space->mmu_idx);
+    int flags;
+
+    if (host) {
+        return host;
+    }
     /*
      * This also tells whoever wants to know of what is written, but for plugins
      * of the instruction's own accesses, which would make it a device.
      */
-    int flags = probe_access_full_mmu(space->env, addr, len, MMU_DATA_STORE,
-                                      space->mmu_idx, &host, &full);
-
+    flags = probe_access_full_mmu(space->env, addr, len, MMU_DATA_STORE,
+                                  space->mmu_idx, &host, &full);
     return flags & (TLB_INVALID_MASK | TLB_MMIO) ? NULL : host;
 }
 

@@ -120,17 +120,15 @@ store_records(CPUX86State *env, const RetireStory *story, uint64_t due)
     X86CPU *cpu = env_archcpu(env);
     PmuState *s = &cpu->pmu;
     uint64_t groups = 0;
-    PebsSample sample;
+    PebsSample sample PEBS_UNINITIALIZED;
     DsSpace space = ds_space(env);
 
     take_sample(env, story, &sample);
-    for (unsigned n = 0; n < PMU_NR_COUNTERS; n++) {
+    for (; due; due &= due - 1) {
+        unsigned n = pmu_of_status_bit(due);
         uint64_t more = pmu_pebs_groups(s, &cpu->pmu_config, n) & ~groups;
         PebsResult result;
 
-        if (!(due & pmu_status_bit(n))) {
-            continue;
-        }
         if (more & PEBS_GROUP_XMM) {
             take_xmm(env, &sample);
         }

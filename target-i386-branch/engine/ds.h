@@ -111,4 +111,16 @@ static inline void ds_put(const DsBytes *b, uint32_t size, uint32_t n,
     }
 }
 
+/* The first @n fields of 8 bytes */
+static inline void ds_put_all(const DsBytes *b, const uint64_t *val, uint32_t n)
+{
+    if (n * 8 <= b->first && ds_le64(1) == 1) {
+        memcpy(b->part[0], val, n * 8);
+        return;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        ds_put(b, 8, i, val[i]);
+    }
+}
+
 #endif

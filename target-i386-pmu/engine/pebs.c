@@ -3,17 +3,6 @@
 
 #include "pebs.h"
 
-/* A record in words of 8 bytes */
-typedef struct Record {
-    uint32_t words;
-    uint64_t word[PEBS_RECORD_MAX / 8];
-} Record;
-
-static void add(Record *r, uint64_t val)
-{
-    r->word[r->words++] = val;
-}
-
 /* A record's data: linear address, source, latency */
 typedef struct Data {
     uint64_t addr, source, latency;
@@ -68,11 +57,17 @@ static uint64_t source_of_store(const PebsAccess *a, PmuQuantity source,
 static Data find_data(const PmuState *s, const PmuConfig *config, unsigned n,
                       const PebsSample *sample)
 {
-    PmuData kind = pmu_pebs_data(s, config, n);
-    PmuSources sources = pmu_pebs_sources(config);
-    uint64_t events = s->counter[n].add;
     Data data = { 0, 0, 0 };
+    uint64_t events;
+    PmuSources sources;
+    PmuData kind;
 
+    if (!sample->nr_accesses) {
+        return data;
+    }
+    kind = pmu_pebs_data(s, config, n);
+    sources = pmu_pebs_sources(config);
+    events = s->counter[n].add;
     for (unsigned i = 0; kind && i < sample->nr_accesses; i++) {
         const PebsAccess *a = &sample->access[i];
         bool load = kind == PMU_DATA_LATENCY ? a->load : events & loaded(a);
@@ -100,9 +95,13 @@ static Data find_data(const PmuState *s, const PmuConfig *config, unsigned n,
     return data;
 }
 
-/* Formats 0 to 3, each of which has more than the one before. */
-static void make_fixed(Record *r, const PmuState *s, const PmuConfig *config,
-                       unsigned n, const PebsSample *sample)
+/*
+ * Formats 0 to 3, each of which has more than the one before, in words of 8
+ * bytes from @w on; returns where it ends.
+ */
+static uint64_t *make_fixed(uint64_t *w, const PmuState *s,
+                            const PmuConfig *config, unsigned n,
+                            const PebsSample *sample)
 {
     /* RAX, RBX, RCX, RDX, RSI, RDI, RBP, RSP */
     static const uint8_t order[] = { 0, 3, 1, 2, 6, 7, 5, 4 };
@@ -110,73 +109,76 @@ static void make_fixed(Record *r, const PmuState *s, const PmuConfig *config,
     uint64_t bit = pmu_status_bit(n);
     Data data = find_data(s, config, n, sample);
 
-    add(r, sample->rflags);
-    add(r, sample->next);
+    *w++ = sample->rflags;
+    *w++ = sample->next;
     for (unsigned i = 0; i < sizeof(order); i++) {
-        add(r, sample->gpr[order[i]]);
+        *w++ = sample->gpr[order[i]];
     }
     for (unsigned i = 8; i < 16; i++) {
-        add(r, sample->gpr[i]);
+        *w++ = sample->gpr[i];
     }
     if (format == 0) {
-        return;
+        return w;
     }
     /*
      * Who finds another counter of PEBS in GLOBAL_STATUS does not know whose
      * record it is.  Format 3 has nothing but that there.
      */
-    add(r, bit | (format < 3 ? pmu_others_status(s, config) : 0));
-    add(r, data.addr);
-    add(r, data.source);
-    add(r, data.latency);
+    *w++ = bit | (format < 3 ? pmu_others_status(s, config) : 0);
+    *w++ = data.addr;
+    *w++ = data.source;
+    *w++ = data.latency;
     if (format >= 2) {
-        add(r, sample->ip);
-        add(r, 0);              /* of transactions, which there are not */
+        *w++ = sample->ip;
+        *w++ = 0;               /* of transactions, which there are not */
     }
     if (format >= 3) {
-        add(r, sample->tsc);
+        *w++ = sample->tsc;
     }
+    return w;
 }
 
-static void make_adaptive(Record *r, const PmuState *s,
-                          const PmuConfig *config, unsigned n,
-                          const PebsSample *sample)
+static uint64_t *make_adaptive(uint64_t *w, const PmuState *s,
+                               const PmuConfig *config, unsigned n,
+                               const PebsSample *sample)
 {
+    uint64_t *header = w;
     uint64_t groups = pmu_pebs_groups(s, config, n);
 
-    add(r, 0);                  /* what follows below */
-    add(r, sample->ip);
-    add(r, pmu_status_bit(n));
-    add(r, sample->tsc);
+    *w++ = 0;                   /* what follows below */
+    *w++ = sample->ip;
+    *w++ = pmu_status_bit(n);
+    *w++ = sample->tsc;
     if (groups & PEBS_GROUP_MEMORY) {
         Data data = find_data(s, config, n, sample);
 
-        add(r, data.addr);
-        add(r, data.source);
-        add(r, data.latency);
-        add(r, 0);              /* of transactions */
+        *w++ = data.addr;
+        *w++ = data.source;
+        *w++ = data.latency;
+        *w++ = 0;               /* of transactions */
     }
     if (groups & PEBS_GROUP_GPRS) {
-        add(r, sample->rflags);
-        add(r, sample->next);
+        *w++ = sample->rflags;
+        *w++ = sample->next;
         for (unsigned i = 0; i < 16; i++) {
-            add(r, sample->gpr[i]);
+            *w++ = sample->gpr[i];
         }
     }
     if (groups & PEBS_GROUP_XMM) {
         for (unsigned i = 0; i < 16; i++) {
-            add(r, sample->xmm[i][0]);
-            add(r, sample->xmm[i][1]);
+            *w++ = sample->xmm[i][0];
+            *w++ = sample->xmm[i][1];
         }
     }
     if (groups & PEBS_GROUP_LBR) {
         for (unsigned i = 0; i < PEBS_LBR_ENTRIES(groups); i++) {
-            add(r, i < PEBS_NR_LBR ? sample->lbr[i].from : 0);
-            add(r, i < PEBS_NR_LBR ? sample->lbr[i].to : 0);
-            add(r, i < PEBS_NR_LBR ? sample->lbr[i].info : 0);
+            *w++ = i < PEBS_NR_LBR ? sample->lbr[i].from : 0;
+            *w++ = i < PEBS_NR_LBR ? sample->lbr[i].to : 0;
+            *w++ = i < PEBS_NR_LBR ? sample->lbr[i].info : 0;
         }
     }
-    r->word[0] = (uint64_t)r->words * 8 << 48 | groups;
+    *header = (uint64_t)(w - header) * 8 << 48 | groups;
+    return w;
 }
 
 PebsResult pebs_store(PmuState *s, const PmuConfig *config, unsigned n,
@@ -187,7 +189,8 @@ PebsResult pebs_store(PmuState *s, const PmuConfig *config, unsigned n,
     uint64_t reset = n < PMU_MAX_GP ? PEBS_RESET + 8 * n :
                      PEBS_RESET_FIXED + 8 * (n - PMU_MAX_GP);
     DsBytes area, load, buffer;
-    Record record;
+    uint64_t record[PEBS_RECORD_MAX / 8] PEBS_UNINITIALIZED;
+    uint32_t words;
     PebsResult result = PEBS_STORED;
 
     if (!ds_reach(&area, host, opaque, ds_area + PEBS_BASE,
@@ -196,26 +199,21 @@ PebsResult pebs_store(PmuState *s, const PmuConfig *config, unsigned n,
         pmu_pebs_done(s, config, n, NULL, false);
         return PEBS_NO_AREA;
     }
-    record.words = 0;
-    if (PMU_CAP_PEBS_FORMAT(config->perf_capabilities) < 4) {
-        make_fixed(&record, s, config, n, sample);
-    } else {
-        make_adaptive(&record, s, config, n, sample);
-    }
+    words = (uint32_t)((PMU_CAP_PEBS_FORMAT(config->perf_capabilities) < 4 ?
+                        make_fixed(record, s, config, n, sample) :
+                        make_adaptive(record, s, config, n, sample)) - record);
     /* The record may go over all of these. */
     value = ds_get(&load, 8, 0);
     index = ds_get(&area, 8, (PEBS_INDEX - PEBS_BASE) / 8);
     maximum = ds_get(&area, 8, (PEBS_MAXIMUM - PEBS_BASE) / 8);
     threshold = ds_get(&area, 8, (PEBS_THRESHOLD - PEBS_BASE) / 8);
-    if (index > maximum || maximum - index < record.words * 8) {
+    if (index > maximum || maximum - index < words * 8) {
         result = PEBS_FULL;
-    } else if (!ds_reach(&buffer, host, opaque, index, record.words * 8)) {
+    } else if (!ds_reach(&buffer, host, opaque, index, words * 8)) {
         result = PEBS_NO_BUFFER;
     } else {
-        for (uint32_t i = 0; i < record.words; i++) {
-            ds_put(&buffer, 8, i, record.word[i]);
-        }
-        index += record.words * 8;
+        ds_put_all(&buffer, record, words);
+        index += words * 8;
         ds_put(&area, 8, (PEBS_INDEX - PEBS_BASE) / 8, index);
     }
     pmu_pebs_done(s, config, n, &value, index >= threshold);

@@ -27,6 +27,9 @@
 #define PEBS_NR_LBR         32  /* more entries are empty */
 #define PEBS_RECORD_MAX     (32 + 32 + 144 + 256 + 256 * 24)
 
+/* What is large is not to be cleared first (-ftrivial-auto-var-init). */
+#define PEBS_UNINITIALIZED __attribute__((uninitialized))
+
 /* An access of an instruction */
 typedef struct PebsAccess {
     uint64_t addr;
