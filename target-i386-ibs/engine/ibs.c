@@ -268,7 +268,8 @@ unsigned ibs_enabled(const IbsState *s)
            (s->reg[IBS_OP_CTL] & IBS_OP_EN ? IBS_OP : 0);
 }
 
-unsigned ibs_running(const IbsState *s)
+/* All below ask this. */
+static inline unsigned find_running(const IbsState *s)
 {
     unsigned running = ibs_enabled(s);
 
@@ -281,6 +282,11 @@ unsigned ibs_running(const IbsState *s)
     return running;
 }
 
+unsigned ibs_running(const IbsState *s)
+{
+    return find_running(s);
+}
+
 /* How much an instruction adds to the counter of ops. */
 static uint32_t op_step(const IbsState *s, const IbsConfig *config)
 {
@@ -289,7 +295,7 @@ static uint32_t op_step(const IbsState *s, const IbsConfig *config)
 
 uint32_t ibs_distance(const IbsState *s, const IbsConfig *config)
 {
-    unsigned running = ibs_running(s);
+    unsigned running = find_running(s);
     uint32_t distance = UINT32_MAX;
 
     /* No fetch misses L3: that is not modelled. */
@@ -311,7 +317,7 @@ uint32_t ibs_distance(const IbsState *s, const IbsConfig *config)
 
 unsigned ibs_due(const IbsState *s)
 {
-    unsigned running = ibs_running(s);
+    unsigned running = find_running(s);
 
     return ((running & IBS_FETCH) && s->fetch_count >= fetch_end(s) &&
             !(s->reg[IBS_FETCH_CTL] & IBS_FETCH_L3_MISS_ONLY) ? IBS_FETCH : 0) |
@@ -326,7 +332,7 @@ static uint32_t add(uint32_t count, uint64_t n, uint32_t max)
 static void count_some(IbsState *s, const IbsConfig *config, uint32_t n,
                        unsigned what)
 {
-    what &= ibs_running(s);
+    what &= find_running(s);
     if (what & IBS_FETCH) {
         s->fetch_count = add(s->fetch_count, n, 0xfffff);
     }
