@@ -31,14 +31,14 @@ enum { MSR_PEBS_ENABLE = 0x3f1, MSR_PEBS_DATA_CFG = 0x3f2,
        MSR_LOAD_LATENCY = 0x3f6, CFG_ALL = 0x1f00000f };
 #define EVTSEL_ADAPTIVE (1ull << 34)
 static uint64_t __attribute__((used)) records[3 * 2560], ds[9];
-static unsigned __attribute__((used)) pmis;
+static unsigned __attribute__((used)) interrupts;
 
 /* It has a stack of its own. */
 static void __attribute__((naked)) on_pmi(void)
 {
     asm("push %%rax\n lea records(%%rip), %%rax\n"
         "mov %%rax, 8 + ds(%%rip)\n mov %%rax, 0x28 + ds(%%rip)\n"
-        "incl pmis(%%rip)\n"
+        "incl interrupts(%%rip)\n"
         ".if %c0\n push %%rcx\n push %%rdx\n"
         "mov $0x390, %%ecx\n mov $1, %%eax\n mov $0x40000000, %%edx\n wrmsr\n"
         "mov $0xc1, %%ecx\n mov $-%c0, %%eax\n cltd\n wrmsr\n"
@@ -58,12 +58,14 @@ static bool is_adaptive(void)
     return PEBS && (rdmsr(MSR_PERF_CAPABILITIES) >> 14 & 1);
 }
 
-/* How many records there have been, of format 3 or with all groups */
+/* How many samples, or records of format 3 or with all groups, there were */
 static unsigned recorded(void)
 {
     unsigned size = is_adaptive() ? 32 + 32 + 144 + 256 + 32 * 24 : 200;
 
-    return pmis * ((ds[7] - ds[4] + size - 1) / size) + (ds[5] - ds[4]) / size;
+    return IBS ? interrupts :
+           interrupts * ((ds[7] - ds[4] + size - 1) / size) +
+           (ds[5] - ds[4]) / size;
 }
 
 /* There are few interrupts. */
@@ -108,6 +110,7 @@ enum { MSR_IBS_OP_CTL = 0xc0011033, IBS_OP = IBS / 16 | 10 << 16 };
 static void __attribute__((naked)) on_sample(void)
 {
     asm("push %%rax\n push %%rcx\n push %%rdx\n"
+        "incl interrupts(%%rip)\n"
         "mov %0, %%ecx\n mov %1, %%eax\n xor %%edx, %%edx\n wrmsr\n"
         "pop %%rdx\n pop %%rcx\n pop %%rax\n iretq"
         : : "i" (MSR_IBS_OP_CTL), "i" (IBS_OP));
@@ -170,7 +173,7 @@ int main(void)
     measure(3);
     measure(0);
     mark();
-    for (unsigned unit = 10000000; PEBS && unit; unit /= 10) {
+    for (unsigned unit = 10000000; (PEBS || IBS) && unit; unit /= 10) {
         out8(0xe9, '0' + recorded() / unit % 10);
     }
     return 0;
