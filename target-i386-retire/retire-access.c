@@ -500,6 +500,7 @@ void helper_retire_story(CPUX86State *env, uint64_t addr, uint32_t desc)
 void helper_retire_fetch(CPUX86State *env, target_ulong addr, uint64_t desc)
 {
     RetireTlb *t = &retire_models(env)->tlb;
+    RetireFetch *f = &retire_models(env)->fetch;
     uint64_t *n = env->retire.noted[retire_row(env)];
     bool second = desc & 1;
     Line l = { .line = desc >> 1 };
@@ -514,8 +515,12 @@ void helper_retire_fetch(CPUX86State *env, target_ulong addr, uint64_t desc)
     if (retire_fetch_known(t, l.addr, l.line)) {
         return;
     }
+    if (f->addr != addr) {
+        *f = (RetireFetch) { .addr = addr };
+    }
     if (!retire_fetch_line(t, l.addr, l.line)) {
         n[RETIRE_FETCH_MISSES]++;
+        f->missed = true;
     }
     if ((env->cr[0] & CR0_PG_MASK) && !retire_fetch_same_page(t, l.addr) &&
         physical_line(env, &l, MMU_INST_FETCH,
@@ -523,6 +528,7 @@ void helper_retire_fetch(CPUX86State *env, target_ulong addr, uint64_t desc)
         l.tlb = retire_fetch_page(t, l.addr, desc >> 1, l.page);
         if (l.tlb != RETIRE_TLB_L1) {
             n[RETIRE_TLB_FETCH_L2 + l.tlb - RETIRE_TLB_L2]++;
+            f->tlb = MAX(f->tlb, l.tlb);
         }
     }
 }

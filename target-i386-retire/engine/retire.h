@@ -145,6 +145,13 @@ typedef struct RetireAccesses {
     RetireAccess access[RETIRE_STORY_ACCESSES];
 } RetireAccesses;
 
+/* RETIRE_WANT_FETCHES: what an instruction that is observed was fetched from */
+typedef struct RetireFetch {
+    uint64_t addr;          /* linear, or RETIRE_NO_FETCH: nothing was missed */
+    bool missed;            /* L1I had not all of it */
+    RetireTlbResult tlb;    /* the worse one of its pages' */
+} RetireFetch;
+
 #define RETIRE_MAX_OBSERVERS    5
 #define RETIRE_NR_BLOCKS        4096
 
@@ -166,6 +173,7 @@ typedef struct RetireModels {
     RetireFilter filter;
     RetirePredictor predictor;
     RetireAccesses accesses;
+    RetireFetch fetch;
     uint64_t fp[RETIRE_NR_ROWS][RETIRE_NR_FP];  /* retired, not reported yet */
     RetireTlb tlb;
     RetireCode code;
