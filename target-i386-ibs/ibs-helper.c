@@ -13,16 +13,19 @@
 static RetireWants ibs_retire_wants(CPUX86State *env, RetireRow row)
 {
     X86CPU *cpu = env_archcpu(env);
-    unsigned running = ibs_running(&cpu->ibs);
+    unsigned running = ibs_running(&cpu->ibs), enabled = ibs_enabled(&cpu->ibs);
     RetireWants wants = running ? RETIRE_WANT_COUNT : 0;
 
     if (running & IBS_OP) {
         wants |= RETIRE_WANT_STORY;
     }
     /* Between two samples, too, or else each would be the first access. */
-    if ((ibs_enabled(&cpu->ibs) & IBS_OP) && cpu->ibs_caches) {
+    if ((enabled & IBS_OP) && cpu->ibs_caches) {
         wants |= RETIRE_WANT_COUNT | RETIRE_WANT_PREDICT |
                  RETIRE_WANT_SOURCES | RETIRE_WANT_TLB;
+    }
+    if ((enabled & IBS_FETCH) && cpu->ibs_caches) {
+        wants |= RETIRE_WANT_COUNT | RETIRE_WANT_FETCHES;
     }
     return wants;
 }
@@ -56,6 +59,17 @@ static void signal_sample(X86CPU *cpu)
 
     if (cpu->apic_state) {
         retire_deliver(CPU(cpu), deliver, entry);
+    }
+}
+
+/* What is known of the fetch, if there was a model to go by */
+static void find_fetch(CPUX86State *env, IbsInsn *insn)
+{
+    const RetireFetch *f = &retire_models(env)->fetch;
+
+    if (env_archcpu(env)->ibs_caches && f->addr == insn->rip) {
+        insn->fetch_missed = f->missed;
+        insn->fetch_tlb = f->tlb;
     }
 }
 
@@ -95,6 +109,7 @@ static void ibs_retire_observe(CPUX86State *env, const RetireStory *story)
         return;
     }
     if ((ibs_due(s) & IBS_FETCH) && (story->ip || story->next)) {
+        find_fetch(env, &insn);
         find_physical(env, &insn);
     }
     /* Of MWAIT and VMRUN, nobody tells where. */

@@ -379,6 +379,9 @@ static void sample_fetch(IbsState *s, const IbsConfig *config,
     }
     *ctl &= 0xffff | IBS_FETCH_EN | IBS_FETCH_RAND_EN;
     *ctl |= IBS_FETCH_VAL | IBS_FETCH_COMP;
+    *ctl |= insn->fetch_missed ? IBS_FETCH_IC_MISS : 0;
+    *ctl |= insn->fetch_tlb != RETIRE_TLB_L1 ? IBS_FETCH_L1TLB_MISS : 0;
+    *ctl |= insn->fetch_tlb == RETIRE_TLB_WALK ? IBS_FETCH_L2TLB_MISS : 0;
     s->reg[IBS_FETCH_LIN_AD] = insn->rip;
     s->reg[IBS_FETCH_PHYS_AD] = 0;
     s->reg[IBS_FETCH_CTL_EXT] = 0;

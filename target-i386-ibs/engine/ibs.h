@@ -45,8 +45,11 @@ typedef enum IbsRegister {
 #define IBS_FETCH_EN            (1ull << 48)
 #define IBS_FETCH_VAL           (1ull << 49)
 #define IBS_FETCH_COMP          (1ull << 50)
+#define IBS_FETCH_IC_MISS       (1ull << 51)
 #define IBS_FETCH_PHYS_VALID    (1ull << 52)
 #define IBS_FETCH_PAGE_SHIFT    53
+#define IBS_FETCH_L1TLB_MISS    (1ull << 55)
+#define IBS_FETCH_L2TLB_MISS    (1ull << 56)
 #define IBS_FETCH_RAND_EN       (1ull << 57)
 #define IBS_FETCH_L2_MISS       (1ull << 58)
 #define IBS_FETCH_L3_MISS_ONLY  (1ull << 59)
@@ -132,6 +135,8 @@ typedef struct IbsInsn {
     bool has_physical;
     uint64_t physical;      /* of the instruction, */
     uint8_t lg_page;        /* in a page of that size, 2 to the power of this */
+    bool fetch_missed;      /* L1I has not had all of it, */
+    RetireTlbResult fetch_tlb;  /* and that is what ITLB has had. */
 } IbsInsn;
 
 typedef enum IbsMsrResult {

@@ -89,7 +89,8 @@ static void retire(void)
     IbsInsn insn = {
         .story = &story, .rip = take(4), .target = take(4),
         .has_physical = bits & 128, .physical = take(8),
-        .lg_page = 12 + take(1) % 20,
+        .lg_page = 12 + take(1) % 20, .fetch_missed = bits & 0x800,
+        .fetch_tlb = (bits >> 12 & 3) % 3,
     };
 
     memset(access, 0, sizeof(access));

@@ -383,6 +383,21 @@ static void test_fetch_pages(void)
         g_assert_cmphex(rd(IBS_FETCH_CTL) & IBS_FETCH_PHYS_VALID, ==, 0);
         g_assert_cmphex(rd(IBS_FETCH_PHYS_AD), ==, 0);
     }
+    for (unsigned i = 0; i < 6; i++) {
+        static const uint64_t bits[] = {
+            [RETIRE_TLB_L2] = IBS_FETCH_L1TLB_MISS,
+            [RETIRE_TLB_WALK] = IBS_FETCH_L1TLB_MISS | IBS_FETCH_L2TLB_MISS,
+        };
+        const IbsInsn insn = {
+            .story = &story, .fetch_missed = i & 1, .fetch_tlb = i / 2
+        };
+
+        wr(IBS_FETCH_CTL, FETCH(1) | 1 << IBS_FETCH_CNT_SHIFT);
+        g_assert_cmpuint(ibs_retire(&ibs, &config, &insn), ==, IBS_FETCH);
+        g_assert_cmphex(rd(IBS_FETCH_CTL) &
+                        (IBS_FETCH_IC_MISS | bits[RETIRE_TLB_WALK]), ==,
+                        (i & 1 ? IBS_FETCH_IC_MISS : 0) | bits[i / 2]);
+    }
     /* No fetch misses L3. */
     wr(IBS_FETCH_CTL, FETCH(1) | 1 << IBS_FETCH_CNT_SHIFT |
        IBS_FETCH_L3_MISS_ONLY);

@@ -27,7 +27,10 @@ enum {
 #define FETCH_EN        (1ull << 48)
 #define FETCH_VAL       (1ull << 49)
 #define FETCH_COMP      (1ull << 50)
+#define FETCH_IC_MISS   (1ull << 51)
 #define FETCH_PHYS      (1ull << 52)
+#define FETCH_L1TLB     (1ull << 55)
+#define FETCH_L2TLB     (1ull << 56)
 #define FETCH_RAND      (1ull << 57)
 
 #define OP_L3_MISS_ONLY (1u << 16)
@@ -199,8 +202,8 @@ static void test_fetch(void)
            regs.rip - (uintptr_t)fetch_first);
     ctl = ibs(FETCH_CTL);
     report(ibs(FETCH_LIN_AD) == at && ibs(FETCH_PHYS_AD) == at &&
-           (ctl & ~(3ull << 53)) == (FETCH_EN | FETCH_VAL | FETCH_COMP |
-                                     FETCH_PHYS | 2 << 16 | 2),
+           (ctl & ~(3ull << 53 | FETCH_IC_MISS)) ==
+           (FETCH_EN | FETCH_VAL | FETCH_COMP | FETCH_PHYS | 2 << 16 | 2),
            "fetches: addresses %lx, %lx, CTL %lx", ibs(FETCH_LIN_AD),
            ibs(FETCH_PHYS_AD), ctl);
     stop();
@@ -212,6 +215,34 @@ static void test_fetch(void)
         report(ok && at > 16 && at <= 32, "fetches at random: %ld", at);
         stop();
     }
+}
+
+PLACE(line_at);
+CODE(new_line, "wrmsr\n .rept 15\n nop\n .endr\n jmp line_at\n"
+     ".balign 4096\n .globl line_at\n line_at: nop")
+
+/* Of the op that follows the jump, or the WRMSR */
+static uint64_t fetch_misses(bool jump)
+{
+    uint64_t ctl = FETCH_EN | 1 << 16 | (jump ? 2 : 1);
+    unsigned vector = run_from(new_line, FETCH_CTL, ctl);
+
+    ctl = ibs(FETCH_CTL);
+    stop();
+    return vector == NMI && (ibs(FETCH_LIN_AD) == (uintptr_t)line_at) == jump ?
+           ctl & (FETCH_IC_MISS | FETCH_L1TLB | FETCH_L2TLB) : ~0ull;
+}
+
+static void test_fetch_misses(void)
+{
+    uint64_t cr3;
+
+    report(fetch_misses(true) == FETCH_IC_MISS, "a line's first fetch");
+    report(fetch_misses(true) == 0, "and its second one");
+    asm volatile("mov %%cr3, %0\n mov %0, %%cr3" : "=r" (cr3));
+    report(fetch_misses(false) == (FETCH_L1TLB | FETCH_L2TLB),
+           "a page's first fetch");
+    report(fetch_misses(false) == 0, "and its second one");
 }
 
 /*
@@ -535,6 +566,7 @@ int main(void)
     test_registers();
     test_distance();
     test_fetch();
+    test_fetch_misses();
     test_again();
     test_branches();
     test_accesses();
