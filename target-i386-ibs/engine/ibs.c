@@ -7,6 +7,7 @@
 #define PHYSICAL        0x000fffffffffffffull
 #define APIC_MASKED     0x10000u
 #define APIC_ENTRY      0x107ffu        /* mask, message, vector */
+#define APIC_CONTROL    7u
 
 bool ibs_config_init(IbsConfig *config, unsigned family, unsigned model)
 {
@@ -68,9 +69,8 @@ bool ibs_config_init(IbsConfig *config, unsigned family, unsigned model)
 void ibs_reset(IbsState *s)
 {
     *s = (IbsState) { .random = RANDOM_SEED };
-    s->extended[0] = IBS_NR_EILVT << 16;
     for (int i = 0; i < IBS_NR_EILVT; i++) {
-        s->extended[IBS_EILVT + i] = APIC_MASKED;
+        s->extended[i] = APIC_MASKED;
     }
 }
 
@@ -578,13 +578,11 @@ bool ibs_state_valid(const IbsState *s, const IbsConfig *config)
         }
     }
     for (unsigned i = 0; i < IBS_NR_EXTENDED; i++) {
-        uint32_t mask = i >= IBS_EILVT ? APIC_ENTRY :
-                        i == 1 ? 7 : i ? 0 : IBS_NR_EILVT << 16;
-
-        if (s->extended[i] & ~mask) {
+        if (s->extended[i] &
+            ~(i == IBS_APIC_CONTROL ? APIC_CONTROL : APIC_ENTRY)) {
             return false;
         }
     }
     return s->fetch_count <= 0xfffff && s->op_count <= op_count_mask(config) &&
-           s->random && s->extended[0] == IBS_NR_EILVT << 16;
+           s->random;
 }

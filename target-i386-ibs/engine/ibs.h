@@ -111,13 +111,11 @@ typedef struct IbsConfig {
     bool random;            /* or random bits are 0 */
 } IbsConfig;
 
-/*
- * The extended APIC registers 400H to 530H, of which hw/intc/apic.c knows 400H,
- * 410H and the last four.
- */
-#define IBS_NR_EXTENDED         20
-#define IBS_EILVT               16
-#define IBS_NR_EILVT            4
+/* The extended APIC registers: 500H to 530H, and 410H */
+enum {
+    IBS_NR_EILVT = 4,
+    IBS_APIC_CONTROL = IBS_NR_EILVT, IBS_NR_EXTENDED
+};
 
 typedef struct IbsState {
     uint64_t reg[IBS_NR_REGISTERS];     /* but for the counters */

@@ -1364,15 +1364,15 @@ static void test_ibs(void)
 {
     enum { REG = 4, OP_CTL = REG + 3 * 8, OP_DATA2 = REG + 6 * 8,
            COUNTS = REG + 14 * 8, EXTENDED = COUNTS + 3 * 4,
-           SIZE = EXTENDED + 20 * 4 };
+           SIZE = EXTENDED + 5 * 4 };
     static const struct {
         unsigned offset, bytes;
         uint64_t val;
     } t[] = {
         { OP_CTL, 8, 1ull << 63 }, { OP_DATA2, 8, 0x100 },
         { COUNTS, 4, 1 << 20 }, { COUNTS + 4, 4, 1 << 27 },
-        { COUNTS + 8, 4, 0 }, { EXTENDED, 4, 0x50000 },
-        { EXTENDED + 4, 4, 8 }, { EXTENDED + 16 * 4, 4, 0x20000 },
+        { COUNTS + 8, 4, 0 }, { EXTENDED, 4, 0x20000 },
+        { EXTENDED + 4 * 4, 4, 8 },
     };
     const char *cpu = "max,family=23,model=1,pmu=on", *name = "cpu/pmu/ibs";
     /* As far away as can be, by ops */
@@ -1407,7 +1407,7 @@ static void test_ibs(void)
     section += strlen(name);
     g_assert_cmphex(ldq_be_p(section + OP_CTL), ==, ctl);
     g_assert_cmphex(ldl_be_p(section + COUNTS + 4), >, 0);
-    g_assert_cmphex(ldl_be_p(section + EXTENDED + 16 * 4), ==, 0x10000);
+    g_assert_cmphex(ldl_be_p(section + EXTENDED), ==, 0x10000);
     assert_load_fails(&g, "max,family=23,model=1,pmu=on,extapic=off",
                       "inconsistent registers of IBS");
     memcpy(old, section, SIZE);
@@ -1426,6 +1426,14 @@ static void test_ibs(void)
     loaded = memmem(after, size[1], name, strlen(name));
     g_assert_nonnull(loaded);
     g_assert_cmpmem(loaded + strlen(name), SIZE, section, SIZE);
+    g_clear_pointer(&after, g_free);
+    /* RESET leaves nothing to be sent. */
+    g_assert_true(guest_load(&g, cpu, "-S"));
+    qtest_qmp_assert_success(g.qts, "{ 'execute': 'system_reset' }");
+    qtest_qmp_eventwait(g.qts, "RESET");
+    guest_save(&g);
+    g_assert_true(g_file_get_contents(g.stream, &after, &size[1], NULL));
+    g_assert_null(memmem(after, size[1], name, strlen(name)));
     guest_cleanup(&g);
 }
 
