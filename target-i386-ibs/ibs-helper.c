@@ -128,9 +128,13 @@ static void ibs_retire_delivered(CPUX86State *env, RetireRow row, uint64_t ip,
     X86CPU *cpu = env_archcpu(env);
 
     cpu->ibs_cs_base = retire_cs_base(env);
-    /* What is behind an instruction, or between two, is not a fault. */
+    /*
+     * What is behind an instruction, or between two, is not a fault: a record
+     * of LWP, or what VMRUN injects, has no next EIP.
+     */
     if (CPU(cpu)->exception_index == vector && vector < 32 &&
-        vector != EXCP01_DB && vector != EXCP02_NMI) {
+        vector != EXCP01_DB && vector != EXCP02_NMI &&
+        env->exception_next_eip != -1) {
         ibs_squash(&cpu->ibs, &cpu->ibs_config);
     }
 }

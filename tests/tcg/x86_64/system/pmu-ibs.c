@@ -9,6 +9,7 @@
 
 #include "pmu-kernel.h"
 #include "lwp-smm.h"
+#include "lwp-svm.h"
 
 #define MSR_IBS(reg)    (0xc0011030 + (reg))
 
@@ -38,6 +39,8 @@ enum {
 #define OP_VAL          (1u << 18)
 #define OP_OPS          (1u << 19)
 #define COUNT(n)        ((uint64_t)(n) << 32)
+/* The op behind @n others; a new period has at least 128 of them. */
+#define AFTER(n)        (16 | OP_EN | OP_OPS | COUNT(256 - (n)))
 #define AT_ONCE         (1 | OP_EN | OP_OPS | COUNT(16))
 
 /* OP_DATA */
@@ -55,7 +58,8 @@ enum {
 #define WIDTH(n)        ((n) << 22)
 #define TLB_BITS        0x8007cull      /* of the page, which is of 2 MiB */
 
-enum { NMI = 2, VECTOR = 0x40 };
+enum { NMI = 2, VECTOR = 0x40, LOW_VECTOR = 0x14 };
+enum { IRE = 2 };
 enum { APIC_VERSION = 0x30, APIC_EXT = 0x400, APIC_EILVT = 0x500 };
 
 static unsigned family, model;
@@ -472,15 +476,213 @@ static void test_interrupt(void)
     unsigned vector;
 
     asm volatile("sidt %0" : "=m" (idtr));
-    gate = (const uint16_t *)(idtr.base + 16 * 0x14);
+    gate = (const uint16_t *)(idtr.base + 16 * LOW_VECTOR);
     APIC(eilvt) = LVT_MASKED | LVT_NMI;
     vector = run_from(interrupted, OP_CTL, 9 | OP_EN | OP_OPS | COUNT(140));
-    report(vector == 0x14 && (ibs(OP_CTL) & OP_VAL) &&
+    report(vector == LOW_VECTOR && (ibs(OP_CTL) & OP_VAL) &&
            (uint32_t)ibs(OP_RIP) == (gate[0] | (uint32_t)gate[3] << 16),
            "interrupt: vector %d, RIP %lx", vector, ibs(OP_RIP));
     APIC(APIC_EOI) = 0;
     stop();
     APIC(eilvt) = LVT_NMI;
+}
+
+static uint64_t handler_of(unsigned vector)
+{
+    return (uintptr_t)trap_stubs + 16 * vector;
+}
+
+/* To CPL 3; its frame is in front of RSI. */
+PLACE(user_first);
+CODE(to_user, "mov %rsi, %rsp\n wrmsr\n iretq\n"
+     ".globl user_first\n user_first: .rept 20\n nop\n .endr")
+
+/* A record of LWP cannot be stored: that is no fault of the op behind it. */
+static void test_lwp(void)
+{
+    uint64_t frame[5] = { (uintptr_t)user_first, USER_CODE64, 2,
+                          (uintptr_t)user_stack + sizeof(user_stack),
+                          USER_DATA };
+    unsigned vector, left = 0;
+
+    lwp_make_available();
+    APIC(eilvt) = LVT_MASKED | LVT_NMI;
+    /* Without a sample first, to see where it is */
+    for (int i = 0; i < 2; i++) {
+        prepare(1u << IRE);
+        cb->event[IRE - 1].interval = cb->event[IRE - 1].counter = 9;
+        at_cpl(3, llwpcb(user_cb));
+        set_pte(0, 0);
+        set_up(CODE64, (uintptr_t)to_user);
+        regs.rsi = (uintptr_t)frame;
+        regs.rcx = MSR_IBS(OP_CTL);
+        regs.rax = i ? (uint32_t)AFTER(1 + left) : 0;
+        regs.rdx = i ? AFTER(1 + left) >> 32 : 0;
+        vector = run();
+        left = regs.rip - (uintptr_t)user_first;
+    }
+    report(vector == PF && left && left < 20 && (ibs(OP_CTL) & OP_VAL) &&
+           ibs(OP_RIP) == handler_of(PF),
+           "#PF of a record of LWP: vector %d, RIP %lx", vector, ibs(OP_RIP));
+    stop();
+    wrmsr(MSR_LWP_CBADDR, 0);
+    set_pte(0, PTE_ALL);
+    APIC(eilvt) = LVT_NMI;
+}
+
+PLACE(profiled_first);
+CODE(profiled, "mov %rsi, %rsp\n wrmsr\n iretq\n .globl profiled_first\n"
+     "profiled_first: .rept 1000\n nop\n .endr")
+
+/* LWP, a counter and samples of ops have the same program. */
+static void test_together(void)
+{
+    enum { EVERY = 20 };
+    uint64_t first = (uintptr_t)profiled_first, at = first + 79, ip;
+    uint64_t frame[5] = { first, USER_CODE64, 2,
+                          (uintptr_t)user_stack + sizeof(user_stack),
+                          USER_DATA };
+    unsigned vector, n, records;
+    bool ok = true;
+
+    prepare(1u << IRE);
+    cb->size = 2 * PAGE;
+    cb->event[IRE - 1].interval = cb->event[IRE - 1].counter = EVERY - 1;
+    at_cpl(3, llwpcb(user_cb));
+    wrmsr(MSR_K7_EVTSEL(0), 0xc0 | EVTSEL_USR | EVTSEL_EN);
+    wrmsr(MSR_K7_PERFCTR(0), 0);
+    next_seen = seen[0];
+    set_handler(NMI, on_sample);
+    set_up(CODE64, (uintptr_t)profiled);
+    regs.rsi = (uintptr_t)frame;
+    regs.rcx = MSR_IBS(OP_CTL);
+    regs.rax = 5 | OP_EN | OP_OPS;
+    regs.rdx = 0;
+    vector = run();
+    stop();
+    reset_handler(NMI);
+    wrmsr(MSR_K7_EVTSEL(0), 0);
+    slwpcb();
+    n = (next_seen - seen[0]) / 2;
+    for (unsigned i = 0; i < n && at < first + 1000; i++) {
+        uint32_t random = seen[i][1] >> 32;
+
+        ok &= seen[i][0] == at;
+        if (random >= 76) {
+            break;                      /* one of the handler's own */
+        }
+        at += 1 + 80 - random - 4;
+    }
+    report(vector == EXIT && n && ok, "all at once: samples");
+    report(rdmsr(MSR_K7_PERFCTR(0)) == 1001, "all at once: %ld instructions",
+           rdmsr(MSR_K7_PERFCTR(0)));
+    records = cb->head / sizeof(LwpRecord);
+    ok = records == 1000 / EVERY && !cb->missed && ring[0].ip >= first &&
+         ring[0].ip < first + EVERY;
+    ip = ring[0].ip;
+    for (unsigned i = 0; i < records; i++) {
+        ok &= ring[i].ip == ip + i * EVERY;
+    }
+    report(ok, "all at once: %d records of LWP", records);
+    wrmsr(MSR_LWP_CBADDR, 0);
+}
+
+/* --- guests --------------------------------------------------------------- */
+
+static Vmcb vmcb __attribute__((aligned(PAGE)));
+static uint8_t host_save[PAGE] __attribute__((aligned(PAGE)));
+static uint8_t guest_stack[1024] __attribute__((aligned(16)));
+
+PLACE(guest_first);
+PLACE(host_first);
+
+/* VMRUN as the second op behind a WRMSR of OP_CTL; the guest has 20 ops. */
+static void __attribute__((naked, noinline)) enter(uint64_t ctl, Vmcb *v)
+{
+    asm("push %rbx\n push %rbp\n"
+        "push %r12\n push %r13\n push %r14\n push %r15\n"
+        "mov %rdi, %rdx\n shr $32, %rdx\n mov %edi, %eax\n"
+        "mov $0xc0011033, %ecx\n wrmsr\n"
+        "mov %rsi, %rax\n vmrun %rax\n"
+        ".globl host_first\n host_first: nop\n nop\n"
+        "pop %r15\n pop %r14\n pop %r13\n pop %r12\n"
+        "pop %rbp\n pop %rbx\n"
+        "ret\n"
+        ".globl guest_first\n guest_first: .rept 20\n nop\n .endr\n"
+        "vmmcall\n");
+}
+
+static uint64_t enter_guest(uint64_t ctl, uint32_t inject)
+{
+    set_vmcb(&vmcb, 0, guest_first,
+             (uintptr_t)guest_stack + sizeof(guest_stack));
+    vmcb.inject = inject;
+    intercept_exit(&vmcb, EXIT_NMI, true);
+    enter(ctl, &vmcb);
+    return vmcb.exit;
+}
+
+/* Whatever has become pending while GIF is clear; EXIT if nothing has */
+static unsigned take_pending(void)
+{
+    unsigned vector = at_cpl(0, asm volatile("stgi\n nop"));
+
+    /* The IRET behind an NMI */
+    at_cpl(0, asm volatile("nop"));
+    return vector;
+}
+
+static void test_guest(void)
+{
+    static const struct {
+        const char *name;
+        uint8_t ops;            /* in front of the one that is sampled, */
+        uint8_t at;             /* in the guest */
+    } t[] = {
+        /* VMRUN does not tell where it was. */
+        { "VMRUN", 1, 0 }, { "the first one", 2, 0 }, { "the tenth", 11, 9 },
+        { "the last one", 21, 19 },
+    };
+    static const uint32_t injected[] = {
+        INJECT | LOW_VECTOR, INJECT | 3 << 8 | UD,
+    };
+    uint64_t exit;
+
+    wrmsr(MSR_EFER, rdmsr(MSR_EFER) | EFER_SVME);
+    wrmsr(MSR_HSAVE_PA, (uintptr_t)host_save);
+    for (int i = 0; i < ARRAY_SIZE(t); i++) {
+        uint64_t at = (uintptr_t)guest_first + t[i].at;
+
+        exit = enter_guest(AFTER(t[i].ops), 0);
+        report(exit == EXIT_NMI && vmcb.rip == at + 1 && ibs(OP_RIP) == at &&
+               take_pending() == NMI, "guest, %s: exit %lx at %ld, sample %ld",
+               t[i].name, exit, vmcb.rip - (uintptr_t)guest_first,
+               ibs(OP_RIP) - (uintptr_t)guest_first);
+        stop();
+    }
+    /* VMMCALL does not retire. */
+    exit = enter_guest(AFTER(22), 0);
+    report(exit == EXIT_VMMCALL && ibs(OP_RIP) == (uintptr_t)host_first &&
+           take_pending() == NMI,
+           "guest: armed there, the sample is of what follows VMRUN");
+    stop();
+    /* With GIF clear, it waits for the guest. */
+    asm volatile("clgi");
+    exit = enter_guest(AFTER(0), 0);
+    report(exit == EXIT_NMI && vmcb.rip == (uintptr_t)guest_first &&
+           take_pending() == NMI, "guest: an NMI that waited exits, %lx at %ld",
+           exit, vmcb.rip - (uintptr_t)guest_first);
+    stop();
+    for (int i = 0; i < ARRAY_SIZE(injected); i++) {
+        uint64_t at = handler_of((uint8_t)injected[i]);
+
+        exit = enter_guest(AFTER(2), injected[i]);
+        report(exit == EXIT_NMI && ibs(OP_RIP) == at && vmcb.rip == at + 2,
+               "guest, vector %d injected: exit %lx, sample of the handler's "
+               "first", (uint8_t)injected[i], exit);
+        take_pending();
+        stop();
+    }
 }
 
 static void test_l3_miss_only(void)
@@ -552,6 +754,36 @@ static void test_messages(void)
     APIC(eilvt) = LVT_NMI;
 }
 
+#define X2APIC(offset)  (0x800 + (offset) / 16)
+
+/* For good, as there is no way back but by a disabled APIC */
+static void test_x2apic(void)
+{
+    enum { BASE = 0x1b, EXTD = 1 << 10 };
+    uint32_t entry = X2APIC(eilvt);
+
+    wrmsr(BASE, rdmsr(BASE) | EXTD);
+    report(rdmsr(X2APIC(APIC_EXT)) == 0x40000, "x2APIC: 840H is %lx",
+           rdmsr(X2APIC(APIC_EXT)));
+    wrmsr(X2APIC(APIC_EXT + 16), 5);
+    report(rdmsr(X2APIC(APIC_EXT + 16)) == 5, "x2APIC: 841H");
+    wrmsr(X2APIC(APIC_EXT + 16), 0);
+    for (int i = 0; i < 4; i++) {
+        uint32_t msr = X2APIC(APIC_EILVT + 16 * i);
+        uint64_t first = rdmsr(msr);
+
+        wrmsr(msr, LVT_MASKED | i);
+        report(first == (msr == entry ? LVT_NMI : LVT_MASKED) &&
+               rdmsr(msr) == (LVT_MASKED | i), "x2APIC: MSR %x", msr);
+    }
+    report(at_cpl(0, rdmsr(X2APIC(APIC_EILVT + 16 * 4))) == GP,
+           "x2APIC: no fifth entry");
+    wrmsr(entry, LVT_NMI);
+    report(run_from(nops, OP_CTL, AT_ONCE) == NMI &&
+           ibs(OP_RIP) == (uintptr_t)nops_first, "x2APIC: an NMI");
+    stop();
+}
+
 int main(void)
 {
     uint32_t version = cpuid_reg(1, 0, 0);
@@ -572,7 +804,11 @@ int main(void)
     test_accesses();
     test_fault();
     test_interrupt();
+    test_lwp();
+    test_together();
+    test_guest();
     test_l3_miss_only();
     test_messages();
+    test_x2apic();
     return report_summary();
 }
