@@ -46,12 +46,8 @@ void ibs_cpu_expand_features(X86CPU *cpu)
         return;
     }
     *ecx |= FEATURES & ~env->user_features[FEAT_8000_0001_ECX];
-    if (!(*ecx & CPUID_EXT3_EXTAPIC)) {
-        /* Who wants no 'extapic' need not say so of what goes with it. */
-        *ecx &= env->user_features[FEAT_8000_0001_ECX] |
-                ~(uint64_t)CPUID_EXT3_IBS;
-    }
-    if (*ecx & CPUID_EXT3_IBS) {
+    /* Or else feature_dependencies[] takes away what there may be of it. */
+    if ((*ecx & FEATURES) == FEATURES) {
         *caps |= config.caps & ~env->user_features[FEAT_8000_001B_EAX];
         env->cpuid_min_xlevel = MAX(env->cpuid_min_xlevel, 0x8000001b);
     }
@@ -70,10 +66,6 @@ bool ibs_cpu_realize(X86CPU *cpu, Error **errp)
     }
     config->caps = 0;
     if (features & CPUID_EXT3_IBS) {
-        if (!(features & CPUID_EXT3_EXTAPIC)) {
-            error_setg(errp, "Feature 'ibs' needs 'extapic'");
-            return false;
-        }
         config->caps = env->features[FEAT_8000_001B_EAX];
         if (!(config->caps & IBS_CAP_FFV)) {
             /* Then software takes it that there are these. */

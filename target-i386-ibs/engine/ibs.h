@@ -27,6 +27,8 @@
 #define IBS_CAP_FETCH_CTL_EXTD  (1u << 9)
 #define IBS_CAP_OP_DATA4        (1u << 10)
 #define IBS_CAP_ZEN4            (1u << 11)
+/* What is about samples of ops */
+#define IBS_CAPS_OF_OP          0x5f8u
 
 #define IBS_MSR_FIRST           0xc0011030u
 

@@ -329,6 +329,8 @@ static void test_properties(void)
         { "Skylake-Client,pmu=on,lbr-fmt=0x40", "'lbr-fmt'" },
         { "pentium3,pmu=on,bts=on,enforce,+dtes64",
           "TCG doesn't support requested features" },
+        { "EPYC,pmu=on,ibs=off,ibs-op-sam=on,enforce",
+          "TCG doesn't support requested features" },
     };
 
     for (int i = 0; i < G_N_ELEMENTS(t); i++) {
@@ -1387,7 +1389,13 @@ static void test_ibs(void)
     assert_has("EPYC-Genoa,pmu=on", "ibs-zen4", true);
     assert_has("EPYC", "ibs", false);
     assert_has("EPYC,pmu=on,ibs=off", "ibs-op-sam", false);
+    assert_has("EPYC,pmu=on,ibs=off,ibs-op-sam=on", "ibs-op-sam", false);
     assert_has("EPYC,pmu=on,extapic=off", "ibs", false);
+    assert_has("EPYC,pmu=on,extapic=off,ibs=on", "ibs-op-sam", false);
+    assert_has("EPYC,pmu=on,apic=off", "ibs", false);
+    assert_has("EPYC,pmu=on,ibs-op-sam=off", "ibs-op-cnt", false);
+    assert_has("EPYC,pmu=on,ibs-op-sam=off", "ibs-fetch-ctl-extd", true);
+    assert_has("EPYC,pmu=on,ibs-fetch-sam=off", "ibs-fetch-ctl-extd", false);
     assert_has("max,pmu=on", "ibs", false);
     guest_init(&g);
     guest_start(&g, cpu, "-S -smp 1");
