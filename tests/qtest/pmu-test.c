@@ -1612,6 +1612,14 @@ static void test_hotplug(void)
     guest_start(&g, SKYLAKE, "-S -smp 1,sockets=2,maxcpus=2");
     assert_other(qtest_qmp(g.qts, PLUG ", 'pmu': true } }"));
     guest_cleanup(&g);
+
+    guest_init(&g);
+    guest_start(&g, "max,family=23,model=1,pmu=on",
+                "-S -smp 1,sockets=2,maxcpus=2");
+    assert_other(qtest_qmp(g.qts, PLUG ", 'ibs': false } }"));
+    assert_other(qtest_qmp(g.qts, PLUG ", 'ibs-op-cnt': false } }"));
+    qtest_qmp_assert_success(g.qts, PLUG " } }");
+    guest_cleanup(&g);
 }
 
 /* --- monitor and trace events ------------------------------------------- */

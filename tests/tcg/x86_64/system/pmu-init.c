@@ -11,7 +11,7 @@
 #include "pmu-kernel.h"
 #include "lwp-ap.h"
 
-#define NR_MSRS         13
+#define NR_MSRS         15
 #define DO_NOT_WRITE    (~0ull)         /* for AP */
 
 typedef struct Register {
@@ -19,7 +19,8 @@ typedef struct Register {
     uint32_t msr;
     uint64_t reset, val;    /* what RESET makes it, and what it is set to */
     bool counts;            /* its counter runs */
-    bool cleared;           /* INIT clears it, too */
+    bool cleared;           /* INIT clears it, too, */
+    uint32_t clears;        /* or these bits of it */
 } Register;
 
 static const Register intel[NR_MSRS] = {
@@ -30,6 +31,8 @@ static const Register intel[NR_MSRS] = {
     { "IA32_PERF_GLOBAL_STATUS_SET", MSR_GLOBAL_STATUS_SET, 0, 6 },
     { "IA32_PERF_GLOBAL_STATUS", MSR_GLOBAL_STATUS, 0, DO_NOT_WRITE },
     { "IA32_DS_AREA", 0x600, 0, 0x12340, .cleared = true },
+    { "IA32_PMC2", MSR_PMC(2), 0, 0x4321 },
+    { "IA32_PMC3", MSR_PMC(3), 0, 0x8765 },
     { "MSR_LBR_SELECT", 0x1c8, 0, 0x81 },
     { "MSR_LASTBRANCH_31_FROM_IP", 0x69f, 0, 0x12345678 },
     { "IA32_PERFEVTSEL1", MSR_EVTSEL(1), 0, 0x4100c4 },
@@ -44,6 +47,8 @@ static const Register intel[NR_MSRS] = {
     { "PerfCntrGlobalStatusSet", 0xc0000303, 0, 6 },
     { "PerfCntrGlobalStatus", MSR_AMD_STATUS, 0, DO_NOT_WRITE },
     { "DbgCtl", MSR_DEBUGCTL, 0, 0x3c },
+    { "IbsOpCtl", 0xc0011033, 0, 0xa0000, .clears = 0x20000 },
+    { "IbsOpRip", 0xc0011034, 0, 0x12345678 },
     { "LastBranchFromIP", 0x1db, 0, 0 },
     { "LastIntToIP", 0x1de, 0, 0 },
     { "PERF_CTL1", MSR_PERF_CTL(1), 0, 0x4100c2 },
@@ -63,13 +68,13 @@ asm(".text\n"
     "    xor %esi, %esi\n"
     "1:  mov ap_msrs(, %esi, 4), %ecx\n rdmsr\n"
     "    mov %eax, ap_found(, %esi, 8)\n mov %edx, ap_found + 4(, %esi, 8)\n"
-    "    inc %esi\n cmp $13, %esi\n jne 1b\n"
+    "    inc %esi\n cmp $15, %esi\n jne 1b\n"
     "    xor %esi, %esi\n"
     "2:  mov ap_msrs(, %esi, 4), %ecx\n"
     "    mov ap_set(, %esi, 8), %eax\n mov ap_set + 4(, %esi, 8), %edx\n"
     "    cmp $-1, %eax\n je 3f\n"
     "    wrmsr\n"
-    "3:  inc %esi\n cmp $13, %esi\n jne 2b\n"
+    "3:  inc %esi\n cmp $15, %esi\n jne 2b\n"
     "    lock incl ap_starts\n"
     "    cmpl $0, ap_leaves\n je 4f\n"
     AP_TO_USER
@@ -102,7 +107,7 @@ static void test_init(const Register *r)
     }
     restart_ap();
     for (int i = 0; i < NR_MSRS; i++) {
-        uint64_t want = r[i].val;
+        uint64_t want = r[i].val & ~(uint64_t)r[i].clears;
 
         if (i == STATUS_SET || r[i].cleared) {
             want = 0;
