@@ -2,14 +2,18 @@
 """Instruction-Based Sampling of AMD's processors: which instruction each sample
 is about, given the generator of its random bits, and what registers say of it,
 after what a trace says; and random programs that read them, as branches.py's
-do.  Where the caches have a part in it, observe.py has looked at that."""
+do.  Half of them have no accesses but those that the trace has as the models of
+caches and TLBs do, and these are compared, too."""
 
 import collections
 
 import branches
+import caches
 import observe
 import pebs
 import predict
+import programs
+import tlb
 import x86
 
 FIRST = 0xc0011030
@@ -19,26 +23,32 @@ ALL_ONES = branches.ALL_ONES
 # What count_all() has count mispredicted branches
 MISPREDICTIONS = 0xc0010208, 0xc001020a
 
-FETCH_EN, FETCH_VAL, FETCH_COMP, FETCH_PHYS, RAND_EN = (
-    1 << n for n in (48, 49, 50, 52, 57))
-FETCH_PAGE = 3 << 53
+(FETCH_EN, FETCH_VAL, FETCH_COMP, IC_MISS, FETCH_PHYS, FETCH_L1TLB, FETCH_L2TLB,
+ RAND_EN) = (1 << n for n in (48, 49, 50, 51, 52, 55, 56, 57))
+FETCH_PAGE = 53
 OP_EN, OP_VAL, OP_OPS = (1 << n for n in (17, 18, 19))
 MISP_RETURN, RETURN, TAKEN, MISPREDICTED, BRANCH = (
     1 << n for n in range(33, 38))
-LOAD, STORE, MISALIGNED, LOCKED, VALID = 1, 2, 1 << 8, 1 << 15, 3 << 17
+(LOAD, STORE, L1TLB_MISS, L2TLB_MISS, L1TLB_2M, L2TLB_2M, DC_MISS, MISALIGNED,
+ LOCKED) = (1 << n for n in (0, 1, 2, 3, 4, 6, 7, 8, 15))
+VALID, L2_MISS, LATENCY = 3 << 17, 1 << 20, 32
+HIT_ST = 1 << 5                     # of OP_DATA2
 # What caches and DTLB make of OP_DATA3
-FROM_CACHES = (ALL_ONES << 32 & ALL_ONES) | 1 << 20 | 1 << 19 | 1 << 14 | (
-    1 << 7) | 0x7c
+FROM_CACHES = (ALL_ONES << LATENCY & ALL_ONES) | L2_MISS | 1 << 19 | 1 << 14 | (
+    DC_MISS) | 0x7c
 
 Generation = collections.namedtuple(
-    'Generation', 'name cpu caps misp_return width depth look version')
+    'Generation', 'name cpu caps misp_return width hit_st l3 lg_stlb depth '
+    'look version')
 AMD = ('max,vendor=AuthenticAMD,family=%d,model=%d,stepping=2,pmu=on')
+# L3 is 1 or 2 as a source of data.
 GENERATIONS = [Generation(*row, 1, branches.PLAIN, 0) for row in (
-    ('10h', AMD % (16, 2), 0x1f, True, False),
-    ('15h', AMD % (21, 2), 0xff, True, False),
-    ('Zen', AMD % (23, 1), 0x3ff, False, True),
-    ('Zen 3', AMD % (25, 1), 0x3ff, False, True),
-    ('Zen 4', AMD % (25, 17), 0xbff, False, True))]
+    ('10h', AMD % (16, 2), 0x1f, True, False, True, 1, 29),
+    ('15h', AMD % (21, 2), 0xff, True, False, True, 2, 30),
+    ('Zen', AMD % (23, 1), 0x3ff, False, True, True, 2, 29),
+    ('Zen 2', AMD % (23, 49), 0x3ff, False, True, True, 2, 29),
+    ('Zen 3', AMD % (25, 1), 0x3ff, False, True, False, 2, 29),
+    ('Zen 4', AMD % (25, 17), 0xbff, False, True, True, 1, 29))]
 
 
 def has_helper(insn):
@@ -74,10 +84,16 @@ class Counter:
 
 
 class Recorder:
-    """A processor of @generation."""
+    """A processor of @generation that runs a @program; @caches: with models, of
+    data those of @cpu and @tlbs; @own is where nobody but the processor itself
+    reads and writes."""
 
-    def __init__(self, generation, nmi, caches):
+    def __init__(self, generation, program, nmi, caches, cpu, tlbs, own):
         self.gen, self.nmi, self.caches = generation, nmi, caches
+        self.low_bits, self.exact = program.low_bits, program.exact
+        self.shown, self.tlb = observe.Accesses(cpu, ()), tlbs
+        self.own = own
+        self.accesses, self.fetched = [], set()
         self.random = 0x49425321
         self.op = Counter(OP_EN, OP_VAL)
         self.fetch = Counter(FETCH_EN, FETCH_VAL)
@@ -89,6 +105,8 @@ class Recorder:
         self.errors, self.checked, self.interrupts = [], 0, 0
 
     def bits(self, n):
+        if not self.low_bits:
+            return 0
         x = self.random
         x = (x ^ x << 13) & 0xffffffff
         x ^= x >> 17
@@ -125,7 +143,7 @@ class Recorder:
     def now(self):
         return {OP_CTL: (self.op.ctl | self.op.count << 32, ALL_ONES),
                 FETCH_CTL: (self.fetch.ctl | self.fetch.count >> 4 << 16,
-                            ~FETCH_PAGE), **self.regs}
+                            ALL_ONES), **self.regs}
 
     def mark(self, state):
         if self.read is None:
@@ -136,6 +154,31 @@ class Recorder:
         self.checked += 1
         if (have ^ want) & known:
             self.errors.append(f'MSR {name:x} is {have:x}, should be {want:x}')
+
+    # --- memory --------------------------------------------------------------
+
+    def memory(self, insn, state, ip, accesses):
+        """What an instruction that has begun is fetched from and accesses."""
+        if insn.kind == x86.INVLPG:
+            self.tlb.invlpg(insn.invlpg_addr(state))
+        self.accesses, self.fetched, last = [], set(), None
+        if not self.caches:
+            return
+        if self.fetch.enabled() and (ip is not None or
+                                     insn.code != predict.LOCK_NOP):
+            self.tlb.last = self.tlb.split = None   # nobody counts lines
+            self.fetched = {*self.tlb.fetch(insn.pc, insn.end)}
+        if not self.op.enabled():
+            return
+        for access in self.shown.of(
+                [a for a in accesses if a[0] not in self.own], False):
+            kind, addr, physical, size, source, clocks, _ = access
+            if last and kind == 'S' and last[:4] == ['L', *access[1:4]]:
+                continue                # which is one access with the load
+            last = access
+            walks = {*self.tlb.access(addr, size, False)}
+            self.accesses.append((addr, physical, size, kind == 'S', source,
+                                  clocks, walks))
 
     # --- what retires --------------------------------------------------------
 
@@ -184,15 +227,25 @@ class Recorder:
     def sample_fetch(self, insn):
         self.fetch.ctl &= 0xffff | FETCH_EN | RAND_EN
         self.fetch.ctl |= FETCH_VAL | FETCH_COMP | FETCH_PHYS
+        self.fetch.ctl |= (1 + (self.gen.name == 'Zen 3')) << FETCH_PAGE
+        self.fetch.ctl |= IC_MISS * (tlb.FETCH_MISS in self.fetched)
+        self.fetch.ctl |= FETCH_L1TLB * (
+            not self.fetched.isdisjoint((tlb.CODE_L2, tlb.CODE_WALK)))
+        self.fetch.ctl |= FETCH_L2TLB * (tlb.CODE_WALK in self.fetched)
         # Code is where its addresses say
         self.regs[FETCH_LIN_AD] = self.regs[FETCH_PHYS_AD] = insn.pc, ALL_ONES
 
     def sample_op(self, insn, ip, entry, accesses, prediction):
         self.op.ctl |= OP_VAL
         self.regs[OP_RIP] = insn.pc, ALL_ONES
-        data, target = 1 << 16 | 1, 0
-        known = ALL_ONES & ~0xffff0000 if self.caches else ALL_ONES
         kind = insn.kind
+        helped = kind not in {x86.PLAIN, *x86.NEAR_BRANCHES} or (
+            len(accesses) > observe.ACCESSES or has_helper(insn))
+        clocks = min(1 + sum(a[5] for a in self.accesses), 0xffff)
+        data, target = clocks << 16 | 1, 0
+        known = ALL_ONES
+        if self.caches and (helped or not self.exact):
+            known &= ~0xffff0000
         if kind in x86.NEAR_BRANCHES or kind in predict.FAR_KINDS or (
                 kind == x86.INTO and ip != insn.end):
             data |= BRANCH
@@ -207,12 +260,38 @@ class Recorder:
                 data |= RETURN | MISP_RETURN * (wrong and self.gen.misp_return)
         self.regs[OP_DATA] = data, known
         self.regs[BR_TARGET] = target, ALL_ONES
-        if kind not in {x86.PLAIN, *x86.NEAR_BRANCHES} or (
-                len(accesses) > observe.ACCESSES or has_helper(insn)):
-            for reg in OP_DATA3, DC_LIN_AD, DC_PHYS_AD:
-                self.regs[reg] = 0, 0   # of helpers
+        if helped:
+            for reg in OP_DATA2, OP_DATA3, DC_LIN_AD, DC_PHYS_AD:
+                self.regs[reg] = 0, 0
             return
         self.sample_access(insn, accesses)
+        self.sample_source()
+
+    def sample_source(self):
+        """Where the models have found what the sample is about."""
+        access = next((a for a in self.accesses if not a[3]),
+                      self.accesses[0] if self.accesses else None)
+        exact = not self.caches or self.exact
+        self.regs[OP_DATA2] = 0, ALL_ONES * exact
+        if not access or not exact:
+            return
+        addr, _, _, store, source, clocks, walks = access
+        data, known = self.regs[OP_DATA3]
+        large = programs.lg_of(addr) >= tlb.LARGE
+        if tlb.LOAD_WALK in walks:
+            data |= L1TLB_MISS | L2TLB_MISS
+        elif tlb.LOAD_L2 in walks:
+            data |= L1TLB_MISS | L2TLB_2M * large
+        else:
+            data |= L1TLB_2M * large
+        if source != observe.L1:
+            data |= DC_MISS
+            data |= L2_MISS * (source != caches.L2 and self.gen.width)
+            data |= (not store and min(clocks, 0xffff)) << LATENCY
+        self.regs[OP_DATA3] = data, ALL_ONES
+        if not store and source in (caches.L3, caches.DRAM):
+            self.regs[OP_DATA2] = (3 if source == caches.DRAM else (
+                self.gen.l3 | HIT_ST * self.gen.hit_st)), ALL_ONES
 
     def sample_access(self, insn, accesses):
         data = addr = physical = 0
@@ -243,6 +322,7 @@ def compare(trace, recorder):
         if ip is not None and insn.kind in x86.NEAR_BRANCHES and (
                 recorder.trains()):
             prediction = predictor.predict(insn, ip)
+        recorder.memory(insn, state, ip, accesses)
         recorder.retire(insn, state, ip, entry, accesses, prediction)
         if insn.kind == x86.MARK and ip is not None and (
                 state[1] & 0xffffffff == branches.SESSION_END):
@@ -261,11 +341,25 @@ class Program(branches.Program):
     def __init__(self, rng, bits, generation):
         super().__init__(rng, bits, generation, 0)
         self.counts = True
+        self.low_bits, self.exact = rng.random() < .5, rng.random() < .7
+        if self.exact:
+            self.misses = True
+            for name in pebs.NOT_EXACT:
+                del self.weights[name]
+            for name in 'memory', 'locked', 'straddle':
+                self.weights[name] *= 8
+
+    def fault(self):
+        before = len(self.lines)
+        super().fault()
+        if self.exact and any(' rep' in f' {line}' for line in
+                              self.lines[before:]):
+            del self.lines[before:]
 
     # --- what the kernel calls -----------------------------------------------
 
     def reads(self, _):
-        msrs = [*range(FETCH_CTL, OP_DATA2), OP_DATA3, DC_LIN_AD, DC_PHYS_AD]
+        msrs = [*range(FETCH_CTL, DC_PHYS_AD + 1)]
         if self.gen.caps >> 5 & 1:
             msrs.append(BR_TARGET)
         for msr in msrs:
@@ -298,17 +392,21 @@ class Program(branches.Program):
     # --- sessions ------------------------------------------------------------
 
     def session(self):
-        """A handler with all that it reads is shorter than each period."""
+        """A handler with all that it reads is shorter than each period of two
+        counters, and what follows its WRMSR than that of one."""
         rng = self.rng
         cs = (0x1b if self.bits == 64 else 0x2b) if self.user else 8
         op = fetch = 0
-        which = rng.choice((1, 1, 2, 3))
+        which = rng.choice((1, 1, 1, 2, 3))
+        shortest = 16 if which == 3 else 9 if self.low_bits else 2
         msrs = [(msr, 0) for msr in MISPREDICTIONS]
         if which & 1:
-            op = rng.randint(16, 60) | OP_EN | rng.choice((0, OP_OPS))
+            op = rng.randint(shortest, shortest + 8) | OP_EN
+            op |= rng.choice((0, OP_OPS))
             msrs.append((OP_CTL, op | rng.randrange(256) << 32))
         if which & 2:
-            fetch = rng.randint(16, 60) | FETCH_EN | rng.choice((0, RAND_EN))
+            fetch = rng.randint(shortest, shortest + 8) | FETCH_EN
+            fetch |= rng.choice((0, RAND_EN))
             msrs.append((FETCH_CTL, fetch | rng.randrange(16) << 16))
         msrs += [(0, 0)] * (48 - len(msrs))
         self.emit(f'.quad {cs}, 0, 0, 0')

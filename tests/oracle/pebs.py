@@ -19,6 +19,8 @@ GLOBAL_CTRL, STATUS, RESET = 0x38f, 0x38e, 0x390
 OVF_BUF, ADAPTIVE, RF = 1 << 62, 1 << 34, 1 << 16
 MEMORY, GPRS, XMM, LBRS = 1, 2, 4, 8
 RECORDS = 8                     # in the buffer, at most
+# Code whose accesses a trace has not in the order of its steps
+NOT_EXACT = 'repaired', 'far', 'stack_segment', 'string', 'modify'
 ALL_ONES, RDMSR = branches.ALL_ONES, b'\x0f\x32'
 
 # Registers in a record, by their numbers in instructions
@@ -376,8 +378,7 @@ class Program(branches.Program):
             256 * bool(self.groups & XMM))
         if self.samples:
             self.misses = True
-            for name in ('repaired', 'far', 'stack_segment', 'string',
-                         'modify'):
+            for name in NOT_EXACT:
                 del self.weights[name]
         # The counter of load latency, which counts seldom
         self.seldom = 3 if generation.name == 'Ivy Bridge' else (

@@ -19,6 +19,11 @@ USR, OS, INT, EN = (1 << n for n in (16, 17, 20, 22))
 WINDOW = 0x40000000             # lwp-kernel.h
 
 
+def lg_of(addr):
+    """How large the page of an address is."""
+    return 12 if addr >> 21 == WINDOW >> 21 else 21
+
+
 class Program:
     """Code for @bits from a seed's @rng; for system mode with the counters of
     @pmu, one of predict.PMUS, or for user mode.
