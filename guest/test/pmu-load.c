@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * usage: pmu-load getppid | faults | sort | timer NUMBER
+ * usage: pmu-load getppid | faults | sort | loads | timer NUMBER
  *
  * Do something NUMBER times, and print how many nanoseconds that took; or, for
- * the timer, by how many it was late, but for the worst in a hundred.
+ * the timer, by how many it was late, but for the worst in a hundred.  A fourth
+ * of the loads each hits L1D, L2, L3 and memory, if these have 16 KiB, 512 KiB
+ * and 8 MiB.
  */
 #define _GNU_SOURCE
 #include <err.h>
@@ -77,6 +79,36 @@ static void sorts(int n)
     }
 }
 
+/* Not inline: perf has its name. */
+static void __attribute__((noinline)) loads(int n)
+{
+    enum { LINE = 64, LINES = 4096, PARTS = 4 };
+    static const size_t size[PARTS] = { 4 << 10, 32 << 10, 2 << 20, 32 << 20 };
+    /* volatile: nobody wants what is read */
+    static volatile char *part[PARTS];
+    size_t at[PARTS] = { 0 };
+
+    for (int i = 0; i < PARTS; i++) {
+        part[i] = aligned_alloc(LINE, size[i]);
+        if (!part[i]) {
+            err(1, "aligned_alloc");
+        }
+        memset((void *)part[i], 1, size[i]);
+    }
+    while (n--) {
+        for (int i = 0; i < PARTS; i++) {
+            volatile char *p = part[i];     /* volatile, too */
+            size_t last = size[i] - 1, offset = at[i];
+
+            for (int line = 0; line < LINES; line++) {
+                (void)p[offset];
+                offset = (offset + LINE) & last;
+            }
+            at[i] = offset;
+        }
+    }
+}
+
 static int64_t timer(int n)
 {
     int64_t *late = calloc(n, sizeof(*late));
@@ -101,7 +133,8 @@ int main(int argc, char **argv)
     int64_t start = now();
 
     if (n <= 0) {
-        errx(1, "usage: pmu-load getppid | faults | sort | timer NUMBER");
+        errx(1, "usage: pmu-load getppid | faults | sort | loads | timer "
+             "NUMBER");
     }
     if (!strcmp(argv[1], "getppid")) {
         getppids(n);
@@ -109,6 +142,8 @@ int main(int argc, char **argv)
         faults(n);
     } else if (!strcmp(argv[1], "sort")) {
         sorts(n);
+    } else if (!strcmp(argv[1], "loads")) {
+        loads(n);
     } else {
         printf("%lld\n", (long long)timer(n));
         return 0;
