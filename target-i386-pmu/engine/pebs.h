@@ -28,7 +28,12 @@
 #define PEBS_RECORD_MAX     (32 + 32 + 144 + 256 + 256 * 24)
 
 /* What is large is not to be cleared first (-ftrivial-auto-var-init). */
+#define PEBS_HAS(attribute) __has_attribute(attribute)
+#if PEBS_HAS(uninitialized)
 #define PEBS_UNINITIALIZED __attribute__((uninitialized))
+#else
+#define PEBS_UNINITIALIZED
+#endif
 
 /* An access of an instruction */
 typedef struct PebsAccess {
