@@ -223,7 +223,7 @@ class Recorder(predict.Skylake):
     def count(self, insn, ip, cpl, prediction):
         super().count(insn, ip, cpl, prediction)
         self.count_memory(cpl)
-        for i in self.due:
+        for i in sorted(self.due):
             self.record(i, insn)
         self.due = []
 
