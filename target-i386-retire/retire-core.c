@@ -6,12 +6,14 @@
 #include "qemu/main-loop.h"
 #include "retire.h"
 #include "compat.h"
+#ifdef CONFIG_TCG
 #include "exec/helper-proto.h"
 #include "accel/tcg/cpu-ops.h"
 #include "accel/tcg/internal-common.h"
 #include "accel/tcg/tb-context.h"
 #include "accel/tcg/tb-hash.h"
 #include "tcg/tcg.h"
+#endif
 
 /* Report @n; who is not told now has been told when it still was. */
 static inline void report(CPUX86State *env, const RetireTotals *n)
