@@ -144,6 +144,7 @@ void cpu_sync_retire(CPUX86State *env)
     }
 }
 
+#ifdef CONFIG_TCG
 void retire_cpu_one(CPUX86State *env)
 {
     RetireStory story = { .row = RETIRE_OS, .entry = true };
@@ -189,7 +190,6 @@ void retire_cpu_observe(CPUX86State *env, const RetireStory *story,
     sync_settled(env, 0);
 }
 
-#ifdef CONFIG_TCG
 void retire_exec_exit(CPUX86State *env)
 {
     retire_settle(env);
