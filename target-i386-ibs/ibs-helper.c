@@ -6,6 +6,7 @@
 #include "ibs.h"
 #include "retire/compat.h"
 #include "retire/retire.h"
+#include "retire/retire-mem.h"
 #include "tcg/helper-tcg.h"
 #include "tcg/tcg-cpu.h"
 #include "trace.h"
@@ -76,16 +77,13 @@ static void find_fetch(CPUX86State *env, IbsInsn *insn)
 /* Where the code is now: RSM, or MOV to CR3, may have changed that. */
 static void find_physical(CPUX86State *env, IbsInsn *insn)
 {
-    CPUTLBEntryFull *full;
-    void *host;
-    int error_code = env->error_code;
+    const CPUTLBEntryFull *full;
+    int flags;
     int pl = insn->story->row == RETIRE_OS ? 0 : env->hflags & HF_CPL_MASK ?: 3;
-    int mmu_idx = x86_mmu_index_pl(env, pl);
-    int flags = probe_access_full_mmu(env, insn->rip, 1, MMU_INST_FETCH,
-                                      mmu_idx, &host, &full);
 
-    env->error_code = error_code;
-    if (!(flags & TLB_INVALID_MASK)) {
+    full = retire_mem_full(env, insn->rip, MMU_INST_FETCH,
+                           x86_mmu_index_pl(env, pl), &flags);
+    if (full) {
         insn->has_physical = true;
         insn->physical = full->phys_addr | (insn->rip & ~TARGET_PAGE_MASK);
         insn->lg_page = full->lg_page_size;

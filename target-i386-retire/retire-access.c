@@ -55,20 +55,12 @@ static inline bool physical_line(CPUX86State *env, Line *l,
     l->page = (RetirePage) { TARGET_PAGE_BITS, false };
     return true;
 #else
-    CPUTLBEntryFull *full = retire_mem_full(env, l->addr, type, mmu_idx);
-    int flags = 0;
+    int flags;
+    const CPUTLBEntryFull *full = retire_mem_full(env, l->addr, type, mmu_idx,
+                                                  &flags);
 
     if (!full) {
-        /* Looking for a page must not change what an exception reports. */
-        int error_code = env->error_code;
-        void *host;
-
-        flags = probe_access_full_mmu(env, l->addr, 1, type, mmu_idx, &host,
-                                      &full);
-        env->error_code = error_code;
-        if (flags & TLB_INVALID_MASK) {
-            return false;
-        }
+        return false;
     }
     l->line = (full->phys_addr | (l->addr & ~TARGET_PAGE_MASK)) >>
               RETIRE_LINE_BITS;

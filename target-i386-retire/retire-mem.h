@@ -65,15 +65,29 @@ static inline const CPUTLBEntry *retire_mem_entry(CPUX86State *env,
            entry : NULL;
 }
 
-/* And all that the TLB knows of that page */
+/*
+ * All that the TLB knows of a page, and its flags, wherever it has to look for
+ * it, without an exception; or NULL.
+ */
 static inline CPUTLBEntryFull *retire_mem_full(CPUX86State *env, uint64_t addr,
-                                               MMUAccessType type, int mmu_idx)
+                                               MMUAccessType type, int mmu_idx,
+                                               int *flags)
 {
     const CPUTLBEntry *entry = retire_mem_entry(env, addr, type, mmu_idx);
     CPUTLB *tlb = &env_cpu(env)->neg.tlb;
+    CPUTLBEntryFull *full;
+    int error_code;
+    void *host;
 
-    return entry ? &tlb->d[mmu_idx].fulltlb[entry - tlb->f[mmu_idx].table] :
-           NULL;
+    *flags = 0;
+    if (entry) {
+        return &tlb->d[mmu_idx].fulltlb[entry - tlb->f[mmu_idx].table];
+    }
+    /* Looking for a page must not change what an exception reports. */
+    error_code = env->error_code;
+    *flags = probe_access_full_mmu(env, addr, 1, type, mmu_idx, &host, &full);
+    env->error_code = error_code;
+    return *flags & TLB_INVALID_MASK ? NULL : full;
 }
 
 /* Where the host has what may be written */
