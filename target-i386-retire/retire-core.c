@@ -87,7 +87,7 @@ void retire_cpu_arm(CPUX86State *env, RetireDistance *d)
 #endif
 }
 
-/* The same if nothing is to be reported */
+/* retire_cpu_sync(), if nothing is to be reported */
 static void sync_settled(CPUX86State *env, unsigned step)
 {
     X86CPU *cpu = env_archcpu(env);

@@ -268,8 +268,7 @@ unsigned ibs_enabled(const IbsState *s)
            (s->reg[IBS_OP_CTL] & IBS_OP_EN ? IBS_OP : 0);
 }
 
-/* All below ask this. */
-static inline unsigned find_running(const IbsState *s)
+unsigned ibs_running(const IbsState *s)
 {
     unsigned running = ibs_enabled(s);
 
@@ -282,11 +281,6 @@ static inline unsigned find_running(const IbsState *s)
     return running;
 }
 
-unsigned ibs_running(const IbsState *s)
-{
-    return find_running(s);
-}
-
 /* How much an instruction adds to the counter of ops. */
 static uint32_t op_step(const IbsState *s, const IbsConfig *config)
 {
@@ -295,7 +289,7 @@ static uint32_t op_step(const IbsState *s, const IbsConfig *config)
 
 uint32_t ibs_distance(const IbsState *s, const IbsConfig *config)
 {
-    unsigned running = find_running(s);
+    unsigned running = ibs_running(s);
     uint32_t distance = UINT32_MAX;
 
     /* No fetch misses L3: that is not modelled. */
@@ -317,7 +311,7 @@ uint32_t ibs_distance(const IbsState *s, const IbsConfig *config)
 
 unsigned ibs_due(const IbsState *s)
 {
-    unsigned running = find_running(s);
+    unsigned running = ibs_running(s);
 
     return ((running & IBS_FETCH) && s->fetch_count >= fetch_end(s) &&
             !(s->reg[IBS_FETCH_CTL] & IBS_FETCH_L3_MISS_ONLY) ? IBS_FETCH : 0) |
@@ -332,7 +326,7 @@ static uint32_t add(uint32_t count, uint64_t n, uint32_t max)
 static void count_some(IbsState *s, const IbsConfig *config, uint32_t n,
                        unsigned what)
 {
-    what &= find_running(s);
+    what &= ibs_running(s);
     if (what & IBS_FETCH) {
         s->fetch_count = add(s->fetch_count, n, 0xfffff);
     }

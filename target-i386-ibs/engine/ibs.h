@@ -28,7 +28,10 @@
 #define IBS_CAP_OP_DATA4        (1u << 10)
 #define IBS_CAP_ZEN4            (1u << 11)
 /* What is about samples of ops */
-#define IBS_CAPS_OF_OP          0x5f8u
+#define IBS_CAPS_OF_OP                                                  \
+    (IBS_CAP_RD_WR_OP_CNT | IBS_CAP_OP_CNT | IBS_CAP_BRN_TRGT |         \
+     IBS_CAP_OP_CNT_EXT | IBS_CAP_RIP_INVALID | IBS_CAP_OP_BRN_FUSE |   \
+     IBS_CAP_OP_DATA4)
 
 #define IBS_MSR_FIRST           0xc0011030u
 

@@ -2496,7 +2496,7 @@ bool pmu_load_state(PmuState *s, const PmuConfig *config)
     bad |= s->pebs_armed & ~pebs_mask(config);
     bad |= s->pebs_enable & ~pebs_enable_mask(config);
     bad |= s->load_latency & ~(uint64_t)(pmu_has_load_latency(config) ?
-                                             LATENCY_MASK : 0);
+                                         LATENCY_MASK : 0);
     bad |= s->tag_left > PMU_TAG_GAP_MAX;
     bad |= s->pebs_data_cfg & ~(has_adaptive(config) ? DATA_CFG : 0);
     if (!config->aperfmperf || !s->clocks) {
