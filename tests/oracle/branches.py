@@ -417,6 +417,7 @@ class Program(programs.Program):
                'far': 3, 'kernel': 4, 'ipi': 1, 'call_next': 1,
                'deep': .5, 'read': .7, 'long_branch': 1}
     del WEIGHTS['lwp']
+    exact = False
 
     def __init__(self, rng, bits, generation, word):
         super().__init__(rng, bits, 0, True, False)
@@ -429,11 +430,24 @@ class Program(programs.Program):
         # cannot be fetched, so either these or that.
         self.counts = generation.version >= 2 and rng.random() < .7
 
+    def be_exact(self):
+        """No accesses but those that a trace has in the order of its steps"""
+        self.exact = self.misses = True
+        for name in 'repaired', 'far', 'stack_segment', 'string', 'modify':
+            del self.weights[name]
+
     def emit(self, *lines):
         super().emit(*('nop' if line.startswith('lwp') else line
                        for line in lines))
 
     # --- snippets ------------------------------------------------------------
+
+    def fault(self):
+        before = len(self.lines)
+        super().fault()
+        if self.exact and any(' rep' in f' {line}' for line in
+                              self.lines[before:]):
+            del self.lines[before:]
 
     def slow(self):
         self.emit(*self.rng.choice((

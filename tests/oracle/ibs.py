@@ -341,20 +341,11 @@ class Program(branches.Program):
     def __init__(self, rng, bits, generation):
         super().__init__(rng, bits, generation, 0)
         self.counts = True
-        self.low_bits, self.exact = rng.random() < .5, rng.random() < .7
-        if self.exact:
-            self.misses = True
-            for name in pebs.NOT_EXACT:
-                del self.weights[name]
+        self.low_bits = rng.random() < .5
+        if rng.random() < .7:
+            self.be_exact()
             for name in 'memory', 'locked', 'straddle':
                 self.weights[name] *= 8
-
-    def fault(self):
-        before = len(self.lines)
-        super().fault()
-        if self.exact and any(' rep' in f' {line}' for line in
-                              self.lines[before:]):
-            del self.lines[before:]
 
     # --- what the kernel calls -----------------------------------------------
 

@@ -19,8 +19,6 @@ GLOBAL_CTRL, STATUS, RESET = 0x38f, 0x38e, 0x390
 OVF_BUF, ADAPTIVE, RF = 1 << 62, 1 << 34, 1 << 16
 MEMORY, GPRS, XMM, LBRS = 1, 2, 4, 8
 RECORDS = 8                     # in the buffer, at most
-# Code whose accesses a trace has not in the order of its steps
-NOT_EXACT = 'repaired', 'far', 'stack_segment', 'string', 'modify'
 ALL_ONES, RDMSR = branches.ALL_ONES, b'\x0f\x32'
 
 # Registers in a record, by their numbers in instructions
@@ -377,9 +375,7 @@ class Program(branches.Program):
             32 + 32 * (self.groups & MEMORY) + 144 * bool(self.groups & GPRS) +
             256 * bool(self.groups & XMM))
         if self.samples:
-            self.misses = True
-            for name in NOT_EXACT:
-                del self.weights[name]
+            self.be_exact()
         # The counter of load latency, which counts seldom
         self.seldom = 3 if generation.name == 'Ivy Bridge' else (
             rng.randrange(1, 3))
@@ -392,13 +388,6 @@ class Program(branches.Program):
 
     def kernel(self):
         self.emit('int $34')
-
-    def fault(self):
-        before = len(self.lines)
-        super().fault()
-        if self.samples and any(' rep' in f' {line}' for line in
-                                self.lines[before:]):
-            del self.lines[before:]
 
     # --- what the kernel calls -----------------------------------------------
 
