@@ -28,7 +28,7 @@ guest() {
     fi
     log=$done.log
     shift
-    "$top/scripts/boot" --release "$release" --perf "$@" > "$log" 2>&1 < /dev/null
+    boot "$log" "$@" < /dev/null
     status=$?
     tr -d '\r' < "$log" |
         sed -n "s/^\(PASS\|FAIL\) pmu-ibs: /\1 ibs: $what: /p" > "$state/new"

@@ -492,17 +492,28 @@ static uint64_t handler_of(unsigned vector)
     return (uintptr_t)trap_stubs + 16 * vector;
 }
 
-/* To CPL 3; its frame is in front of RSI. */
-PLACE(user_first);
-CODE(to_user, "mov %rsi, %rsp\n wrmsr\n iretq\n"
-     ".globl user_first\n user_first: .rept 20\n nop\n .endr")
+PLACE(profiled_first);
+CODE(profiled, "mov %rsi, %rsp\n wrmsr\n iretq\n .globl profiled_first\n"
+     "profiled_first: .rept 1000\n nop\n .endr")
+
+/* At CPL 3, behind a write of @ctl to OP_CTL and IRET; returns the vector. */
+static unsigned run_profiled(uint64_t ctl)
+{
+    uint64_t frame[5] = { (uintptr_t)profiled_first, USER_CODE64, 2,
+                          (uintptr_t)user_stack + sizeof(user_stack),
+                          USER_DATA };
+
+    set_up(CODE64, (uintptr_t)profiled);
+    regs.rsi = (uintptr_t)frame;
+    regs.rcx = MSR_IBS(OP_CTL);
+    regs.rax = (uint32_t)ctl;
+    regs.rdx = ctl >> 32;
+    return run();
+}
 
 /* A record of LWP cannot be stored: that is no fault of the op behind it. */
 static void test_lwp(void)
 {
-    uint64_t frame[5] = { (uintptr_t)user_first, USER_CODE64, 2,
-                          (uintptr_t)user_stack + sizeof(user_stack),
-                          USER_DATA };
     unsigned vector, left = 0;
 
     lwp_make_available();
@@ -513,13 +524,8 @@ static void test_lwp(void)
         cb->event[IRE - 1].interval = cb->event[IRE - 1].counter = 9;
         at_cpl(3, llwpcb(user_cb));
         set_pte(0, 0);
-        set_up(CODE64, (uintptr_t)to_user);
-        regs.rsi = (uintptr_t)frame;
-        regs.rcx = MSR_IBS(OP_CTL);
-        regs.rax = i ? (uint32_t)AFTER(1 + left) : 0;
-        regs.rdx = i ? AFTER(1 + left) >> 32 : 0;
-        vector = run();
-        left = regs.rip - (uintptr_t)user_first;
+        vector = run_profiled(i ? AFTER(1 + left) : 0);
+        left = regs.rip - (uintptr_t)profiled_first;
     }
     report(vector == PF && left && left < 20 && (ibs(OP_CTL) & OP_VAL) &&
            ibs(OP_RIP) == handler_of(PF),
@@ -530,18 +536,11 @@ static void test_lwp(void)
     APIC(eilvt) = LVT_NMI;
 }
 
-PLACE(profiled_first);
-CODE(profiled, "mov %rsi, %rsp\n wrmsr\n iretq\n .globl profiled_first\n"
-     "profiled_first: .rept 1000\n nop\n .endr")
-
 /* LWP, a counter and samples of ops have the same program. */
 static void test_together(void)
 {
     enum { EVERY = 20 };
     uint64_t first = (uintptr_t)profiled_first, at = first + 79, ip;
-    uint64_t frame[5] = { first, USER_CODE64, 2,
-                          (uintptr_t)user_stack + sizeof(user_stack),
-                          USER_DATA };
     unsigned vector, n, records;
     bool ok = true;
 
@@ -553,12 +552,7 @@ static void test_together(void)
     wrmsr(MSR_K7_PERFCTR(0), 0);
     next_seen = seen[0];
     set_handler(NMI, on_sample);
-    set_up(CODE64, (uintptr_t)profiled);
-    regs.rsi = (uintptr_t)frame;
-    regs.rcx = MSR_IBS(OP_CTL);
-    regs.rax = 5 | OP_EN | OP_OPS;
-    regs.rdx = 0;
-    vector = run();
+    vector = run_profiled(5 | OP_EN | OP_OPS);
     stop();
     reset_handler(NMI);
     wrmsr(MSR_K7_EVTSEL(0), 0);
