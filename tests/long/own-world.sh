@@ -446,6 +446,7 @@ replay() {
             # By its own rr, in a shell that has another
             shell_types 'rr replay -a > /dev/null && echo "it replay"s; exit' |
                 boot 0 --rr --shell
+            boots=$((boots + 1))    # that was the pipeline's
             says "$r: --shell replays it" said '^it replays'
             ;;
         esac
@@ -544,8 +545,8 @@ do_command() {
     'scripts/boot '*'&')
         eval "\"$top/scripts/boot\" --release $release ${1#scripts/boot}" \
             > waits 2>&1 < /dev/null 4>&-
-        n=0
-        until grep -q 'waits for' waits || [ $((n += 1)) = 3000 ]; do
+        waited=0
+        until grep -q 'waits for' waits || [ $((waited += 1)) = 3000 ]; do
             sleep 0.2
         done
         cp waits out
@@ -578,8 +579,8 @@ verdict() {
     check "$command_is" [ "$did" = $should ]
     without_numbers out > told
     without_numbers wanted > wants
-    while read -r line; do
-        check "says '$line'" grep -qF -e "$line" told
+    while read -r want; do
+        check "says '$want'" grep -qF -e "$want" told
     done < wants
     : > wanted
 }
