@@ -486,6 +486,7 @@ uint8_t sample_data[256] __attribute__((aligned(128)));
                "1: " insns "\n dec %edx\n jnz 1b")
 
 DATA_LOOP(hits, "mov (%rsi), %rax")
+DATA_LOOP(many_hits, ".rept 20\n mov (%rsi), %rax\n .endr")
 DATA_LOOP(misses, "clflush (%rsi)\n mov (%rsi), %rax")
 DATA_LOOP(behind, "mov %rax, (%rsi)\n mov 8(%rsi), %rax")
 DATA_LOOP(updates, "lock incl (%rsi)")
@@ -496,11 +497,9 @@ DATA_LOOP(strings, "lea sample_data(%rip), %rsi\n mov $64, %ecx\n rep lodsb")
 DATA_LOOP(walks, "mov %cr3, %rax\n mov %rax, %cr3\n mov (%rsi), %rax")
 DATA_LOOP(device, "mov $0xfee00080, %esi\n mov (%rsi), %eax")
 
-/* Records of @event in counter @n, with what PEBS_ENABLE has, too */
-static bool sample(void (*fn)(void), int cpl, unsigned n, unsigned event,
-                   uint64_t enable)
+static bool sample_into_area(void (*fn)(void), int cpl, unsigned n,
+                             unsigned event, uint64_t enable)
 {
-    set_records(3, 4, 1000);
     select(n, event | (cpl ? EVTSEL_USR : EVTSEL_OS), 1);
     set_up(cpl ? USER_CODE64 : CODE64, (uintptr_t)fn);
     wrmsr(MSR_PEBS_ENABLE, enable | 1u << n);
@@ -513,19 +512,50 @@ static bool sample(void (*fn)(void), int cpl, unsigned n, unsigned event,
     return stored();
 }
 
+/* Records of @event in counter @n, with what PEBS_ENABLE has, too */
+static bool sample(void (*fn)(void), int cpl, unsigned n, unsigned event,
+                   uint64_t enable)
+{
+    set_records(3, 4, 1000);
+    return sample_into_area(fn, cpl, n, event, enable);
+}
+
 static bool is_golden_cove(void)
 {
     return (cpuid_reg(1, 0, 0) & 0xf00f0) == 0x800f0;
 }
 
-static bool has_data(unsigned offset, uint64_t source, uint64_t latency)
+static bool record_has_data(unsigned record, unsigned offset, uint64_t source,
+                            uint64_t latency)
 {
     unsigned at = format < 4 ? 0x98 : 32;
 
     /* The instruction's, too */
     latency |= is_golden_cove() ? latency << 32 : 0;
-    return word(0, at) == (uintptr_t)sample_data + offset &&
-           word(0, at + 8) == source && word(0, at + 16) == latency;
+    return word(record, at) == (uintptr_t)sample_data + offset &&
+           word(record, at + 8) == source && word(record, at + 16) == latency;
+}
+
+static bool has_data(unsigned offset, uint64_t source, uint64_t latency)
+{
+    return record_has_data(0, offset, source, latency);
+}
+
+/* Every second load that is tagged: some 200 in each run */
+static void test_many_hits(unsigned n, unsigned event, uint64_t enable)
+{
+    unsigned records = 0, good = 0, runs = 0;
+
+    for (; records < 10000 && runs < 100; runs++) {
+        set_area(BUFFER_ADDR, 6 * PAGE, 6 * PAGE, 1);
+        sample_into_area(many_hits, 3, n, event, enable);
+        records += stored();
+        for (unsigned i = 0; i < stored(); i++) {
+            good += record_has_data(i, 0, L1, L1_LATENCY);
+        }
+    }
+    report(records >= 10000 && good == records,
+           "%u hits, %u of which say so, with their address", records, good);
 }
 
 static void test_latency(bool nehalem)
@@ -543,6 +573,10 @@ static void test_latency(bool nehalem)
            "load latency: a hit");
     report(sample(misses, 3, n, event, enable) &&
            has_data(0, dram, DRAM_LATENCY), "a miss");
+    if (format == 2) {
+        /* This takes seconds, and Haswell is not run in all ways. */
+        test_many_hits(n, event, enable);
+    }
     report(sample(behind, 3, n, event, enable) && has_data(8, L1, L1_LATENCY),
            "only of loads");
     report(sample(updates, 3, n, event, enable) &&
