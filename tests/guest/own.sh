@@ -121,8 +121,9 @@ mkdir -p modules/block
 cp -R "$linux/lib/modules/$version/kernel/drivers/virtio" modules
 boot fails 1 --perf --kernel-image kernel/bzImage --modules modules
 says "$log" "lacks CONFIG_VIRTIO_BLK"
+ln -sfn "$linux/usr/src/linux-headers-$version" headers
 boot kernel 0 --kernel-image kernel/bzImage --modules "$linux" \
-    --kernel-build "$linux/usr/src/linux-headers-$version" --append mine=yes
+    --kernel-build headers --append mine=yes
 says "$said" 'bzip2 .*mainSort' 'driver loaded'
 boot no-kernel 1 --kernel-image works.c
 says "$log" 'neither a bzImage nor a vmlinux'
