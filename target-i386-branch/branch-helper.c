@@ -103,11 +103,9 @@ void branch_cpu_release(CPUX86State *env)
     BranchHeld *held = &cpu->branch_held;
     DsSpace space = ds_space(env);
 
-    if (held->valid) {
-        held->valid = false;
-        stored(env, bts_record_any(&cpu->branch, &cpu->branch_config,
-                                   held->from, held->to, ds_host, &space));
-    }
+    held->valid = false;
+    stored(env, bts_record_any(&cpu->branch, &cpu->branch_config,
+                               held->from, held->to, ds_host, &space));
 }
 
 /*

@@ -65,9 +65,21 @@ static void take_sample(CPUX86State *env, const RetireStory *story,
     sample->rflags = cpu_compute_eflags(env);
     sample->tsc = get_tsc(env);
     take_accesses(env, story, sample);
-    for (int i = 0; i < ARRAY_SIZE(sample->gpr); i++) {
-        sample->gpr[i] = i < CPU_NB_REGS ? env->regs[i] : 0;
+}
+
+/* Registers of 64 bits, in @own where the target has others */
+static const uint64_t *gpr(CPUX86State *env, uint64_t own[16])
+{
+#ifdef TARGET_X86_64
+    QEMU_BUILD_BUG_ON(CPU_NB_REGS != 16);
+    return env->regs;
+#else
+    memset(own, 0, 16 * sizeof(*own));
+    for (int i = 0; i < CPU_NB_REGS; i++) {
+        own[i] = env->regs[i];
     }
+    return own;
+#endif
 }
 
 static void take_xmm(CPUX86State *env, PebsSample *sample)
@@ -119,11 +131,12 @@ store_records(CPUX86State *env, const RetireStory *story, uint64_t due)
 {
     X86CPU *cpu = env_archcpu(env);
     PmuState *s = &cpu->pmu;
-    uint64_t groups = 0;
+    uint64_t groups = 0, own[16] PEBS_UNINITIALIZED;
     PebsSample sample PEBS_UNINITIALIZED;
     DsSpace space = ds_space(env);
 
     take_sample(env, story, &sample);
+    sample.gpr = gpr(env, own);
     for (; due; due &= due - 1) {
         unsigned n = pmu_of_status_bit(due);
         uint64_t more = pmu_pebs_groups(s, &cpu->pmu_config, n) & ~groups;
@@ -158,5 +171,7 @@ void pebs_cpu_store(CPUX86State *env, const RetireStory *story)
     if (unlikely(due)) {
         store_records(env, story, due);
     }
-    branch_cpu_release(env);
+    if (unlikely(cpu->branch_held.valid)) {
+        branch_cpu_release(env);
+    }
 }

@@ -41,6 +41,14 @@ static inline void ds_st64(void *p, uint64_t val)
     memcpy(p, &val, sizeof(val));
 }
 
+/* @n of them */
+static inline void ds_put_all(void *p, const uint64_t *val, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        ds_st64((uint8_t *)p + 8 * i, val[i]);
+    }
+}
+
 /* Bytes that the host has, in up to three pages, the last of which is full. */
 typedef struct DsBytes {
     uint8_t *part[3];
@@ -52,18 +60,19 @@ static inline bool ds_reach(DsBytes *b, DsHost *host, void *opaque,
                             uint64_t addr, uint32_t len)
 {
     uint32_t n = DS_PAGE - (uint32_t)(addr & (DS_PAGE - 1));
+    int i = 0;
 
     b->first = n;
-    for (int i = 0; len; i++) {
+    do {
         n = len < n ? len : n;
         b->part[i] = host(opaque, addr, n);
-        if (!b->part[i]) {
+        if (!b->part[i++]) {
             return false;
         }
         addr += n;
         len -= n;
         n = DS_PAGE;
-    }
+    } while (len);
     return true;
 }
 
@@ -80,18 +89,24 @@ static inline uint8_t *ds_at(const DsBytes *b, uint32_t offset)
  * Little-endian fields of @size bytes; the @n-th of them.  In one page, another
  * processor that writes there sees, and leaves, no half of a field.
  */
-static inline bool ds_in_page(const DsBytes *b, uint32_t size, uint32_t n)
+static inline uint8_t *ds_in_page(const DsBytes *b, uint32_t size, uint32_t n)
 {
-    return size == 8 &&
-           (n * size - b->first) % DS_PAGE <= DS_PAGE - size;
+    uint32_t offset = n * size;
+
+    if (size == 8 && offset + size <= b->first) {
+        return b->part[0] + offset;
+    }
+    return size == 8 && (offset - b->first) % DS_PAGE <= DS_PAGE - size ?
+           ds_at(b, offset) : NULL;
 }
 
 static inline uint64_t ds_get(const DsBytes *b, uint32_t size, uint32_t n)
 {
+    const uint8_t *p = ds_in_page(b, size, n);
     uint64_t val = 0;
 
-    if (ds_in_page(b, size, n)) {
-        return ds_ld64(ds_at(b, n * size));
+    if (p) {
+        return ds_ld64(p);
     }
     for (uint32_t i = 0; i < size; i++) {
         val |= (uint64_t)*ds_at(b, n * size + i) << 8 * i;
@@ -102,8 +117,10 @@ static inline uint64_t ds_get(const DsBytes *b, uint32_t size, uint32_t n)
 static inline void ds_put(const DsBytes *b, uint32_t size, uint32_t n,
                           uint64_t val)
 {
-    if (ds_in_page(b, size, n)) {
-        ds_st64(ds_at(b, n * size), val);
+    uint8_t *p = ds_in_page(b, size, n);
+
+    if (p) {
+        ds_st64(p, val);
         return;
     }
     for (uint32_t i = 0; i < size; i++) {
@@ -111,15 +128,16 @@ static inline void ds_put(const DsBytes *b, uint32_t size, uint32_t n,
     }
 }
 
-/* The first @n fields of 8 bytes */
-static inline void ds_put_all(const DsBytes *b, const uint64_t *val, uint32_t n)
+/* The first @len bytes, which are in more than one page */
+static inline void ds_copy(const DsBytes *b, const uint8_t *from, uint32_t len)
 {
-    if (n * 8 <= b->first && ds_le64(1) == 1) {
-        memcpy(b->part[0], val, n * 8);
-        return;
-    }
-    for (uint32_t i = 0; i < n; i++) {
-        ds_put(b, 8, i, val[i]);
+    uint32_t n = b->first;
+
+    for (int i = 0; len; i++) {
+        memcpy(b->part[i], from, n);
+        from += n;
+        len -= n;
+        n = len < DS_PAGE ? len : DS_PAGE;
     }
 }
 

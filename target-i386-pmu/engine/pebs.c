@@ -95,125 +95,137 @@ static Data find_data(const PmuState *s, const PmuConfig *config, unsigned n,
     return data;
 }
 
-/*
- * Formats 0 to 3, each of which has more than the one before, in words of 8
- * bytes from @w on; returns where it ends.
- */
-static uint64_t *make_fixed(uint64_t *w, const PmuState *s,
-                            const PmuConfig *config, unsigned n,
-                            const PebsSample *sample)
+static uint8_t *put(uint8_t *p, uint64_t val)
 {
-    /* RAX, RBX, RCX, RDX, RSI, RDI, RBP, RSP */
-    static const uint8_t order[] = { 0, 3, 1, 2, 6, 7, 5, 4 };
-    uint32_t format = PMU_CAP_PEBS_FORMAT(config->perf_capabilities);
-    uint64_t bit = pmu_status_bit(n);
-    Data data = find_data(s, config, n, sample);
+    ds_st64(p, val);
+    return p + 8;
+}
 
-    *w++ = sample->rflags;
-    *w++ = sample->next;
-    for (unsigned i = 0; i < sizeof(order); i++) {
-        *w++ = sample->gpr[order[i]];
-    }
-    for (unsigned i = 8; i < 16; i++) {
-        *w++ = sample->gpr[i];
-    }
+static uint8_t *put_all(uint8_t *p, const uint64_t *val, unsigned n)
+{
+    ds_put_all(p, val, n);
+    return p + 8 * n;
+}
+
+static uint8_t *put_data(uint8_t *p, Data data)
+{
+    p = put(p, data.addr);
+    p = put(p, data.source);
+    return put(p, data.latency);
+}
+
+/* Formats 0 to 3, each of which has more than the one before, to @p. */
+static void make_fixed(uint8_t *p, const PmuState *s, const PmuConfig *config,
+                       unsigned n, const PebsSample *sample)
+{
+    const uint64_t *gpr = sample->gpr;
+    uint32_t format = PMU_CAP_PEBS_FORMAT(config->perf_capabilities);
+
+    p = put(p, sample->rflags);
+    p = put(p, sample->next);
+    p = put(p, gpr[0]);         /* RAX, RBX, RCX, RDX, RSI, RDI, RBP, RSP */
+    p = put(p, gpr[3]);
+    p = put_all(p, gpr + 1, 2);
+    p = put_all(p, gpr + 6, 2);
+    p = put(p, gpr[5]);
+    p = put(p, gpr[4]);
+    p = put_all(p, gpr + 8, 8);
     if (format == 0) {
-        return w;
+        return;
     }
     /*
      * Who finds another counter of PEBS in GLOBAL_STATUS does not know whose
      * record it is.  Format 3 has nothing but that there.
      */
-    *w++ = bit | (format < 3 ? pmu_others_status(s, config) : 0);
-    *w++ = data.addr;
-    *w++ = data.source;
-    *w++ = data.latency;
+    p = put(p, pmu_status_bit(n) |
+               (format < 3 ? pmu_others_status(s, config) : 0));
+    p = put_data(p, find_data(s, config, n, sample));
     if (format >= 2) {
-        *w++ = sample->ip;
-        *w++ = 0;               /* of transactions, which there are not */
+        p = put(p, sample->ip);
+        p = put(p, 0);          /* of transactions, which there are not */
     }
     if (format >= 3) {
-        *w++ = sample->tsc;
+        put(p, sample->tsc);
     }
-    return w;
 }
 
-static uint64_t *make_adaptive(uint64_t *w, const PmuState *s,
-                               const PmuConfig *config, unsigned n,
-                               const PebsSample *sample)
+static uint32_t adaptive_size(uint64_t groups)
 {
-    uint64_t *header = w;
-    uint64_t groups = pmu_pebs_groups(s, config, n);
+    return 32 + (groups & PEBS_GROUP_MEMORY ? 32 : 0) +
+           (groups & PEBS_GROUP_GPRS ? 144 : 0) +
+           (groups & PEBS_GROUP_XMM ? 256 : 0) +
+           (groups & PEBS_GROUP_LBR ? PEBS_LBR_ENTRIES(groups) * 24 : 0);
+}
 
-    *w++ = 0;                   /* what follows below */
-    *w++ = sample->ip;
-    *w++ = pmu_status_bit(n);
-    *w++ = sample->tsc;
+static void make_adaptive(uint8_t *p, const PmuState *s,
+                          const PmuConfig *config, unsigned n,
+                          const PebsSample *sample, uint64_t groups)
+{
+    p = put(p, (uint64_t)adaptive_size(groups) << 48 | groups);
+    p = put(p, sample->ip);
+    p = put(p, pmu_status_bit(n));
+    p = put(p, sample->tsc);
     if (groups & PEBS_GROUP_MEMORY) {
-        Data data = find_data(s, config, n, sample);
-
-        *w++ = data.addr;
-        *w++ = data.source;
-        *w++ = data.latency;
-        *w++ = 0;               /* of transactions */
+        p = put_data(p, find_data(s, config, n, sample));
+        p = put(p, 0);          /* of transactions */
     }
     if (groups & PEBS_GROUP_GPRS) {
-        *w++ = sample->rflags;
-        *w++ = sample->next;
-        for (unsigned i = 0; i < 16; i++) {
-            *w++ = sample->gpr[i];
-        }
+        p = put(p, sample->rflags);
+        p = put(p, sample->next);
+        p = put_all(p, sample->gpr, 16);
     }
     if (groups & PEBS_GROUP_XMM) {
-        for (unsigned i = 0; i < 16; i++) {
-            *w++ = sample->xmm[i][0];
-            *w++ = sample->xmm[i][1];
-        }
+        p = put_all(p, sample->xmm[0], 32);
     }
     if (groups & PEBS_GROUP_LBR) {
         for (unsigned i = 0; i < PEBS_LBR_ENTRIES(groups); i++) {
-            *w++ = i < PEBS_NR_LBR ? sample->lbr[i].from : 0;
-            *w++ = i < PEBS_NR_LBR ? sample->lbr[i].to : 0;
-            *w++ = i < PEBS_NR_LBR ? sample->lbr[i].info : 0;
+            p = put(p, i < PEBS_NR_LBR ? sample->lbr[i].from : 0);
+            p = put(p, i < PEBS_NR_LBR ? sample->lbr[i].to : 0);
+            p = put(p, i < PEBS_NR_LBR ? sample->lbr[i].info : 0);
         }
     }
-    *header = (uint64_t)(w - header) * 8 << 48 | groups;
-    return w;
 }
 
 PebsResult pebs_store(PmuState *s, const PmuConfig *config, unsigned n,
                       uint64_t ds_area, const PebsSample *sample, DsHost *host,
                       void *opaque)
 {
-    uint64_t index, maximum, threshold, value;
-    uint64_t reset = n < PMU_MAX_GP ? PEBS_RESET + 8 * n :
+    static const uint8_t sizes[] = { 0x90, 0xb0, 0xc0, 0xc8 };
+    uint32_t format = PMU_CAP_PEBS_FORMAT(config->perf_capabilities);
+    uint64_t groups = pmu_pebs_groups(s, config, n);
+    uint32_t size = format < 4 ? sizes[format] : adaptive_size(groups);
+    uint32_t reset = n < PMU_MAX_GP ? PEBS_RESET + 8 * n :
                      PEBS_RESET_FIXED + 8 * (n - PMU_MAX_GP);
-    DsBytes area, load, buffer;
-    uint64_t record[PEBS_RECORD_MAX / 8] PEBS_UNINITIALIZED;
-    uint32_t words;
+    uint64_t index, maximum, threshold, value;
+    DsBytes area, buffer;
+    uint8_t record[PEBS_RECORD_MAX] PEBS_UNINITIALIZED, *p;
     PebsResult result = PEBS_STORED;
 
     if (!ds_reach(&area, host, opaque, ds_area + PEBS_BASE,
-                  PEBS_RESET - PEBS_BASE) ||
-        !ds_reach(&load, host, opaque, ds_area + reset, 8)) {
+                  reset + 8 - PEBS_BASE)) {
         pmu_pebs_done(s, config, n, NULL, false);
         return PEBS_NO_AREA;
     }
-    words = (uint32_t)((PMU_CAP_PEBS_FORMAT(config->perf_capabilities) < 4 ?
-                        make_fixed(record, s, config, n, sample) :
-                        make_adaptive(record, s, config, n, sample)) - record);
     /* The record may go over all of these. */
-    value = ds_get(&load, 8, 0);
+    value = ds_get(&area, 8, (reset - PEBS_BASE) / 8);
     index = ds_get(&area, 8, (PEBS_INDEX - PEBS_BASE) / 8);
     maximum = ds_get(&area, 8, (PEBS_MAXIMUM - PEBS_BASE) / 8);
     threshold = ds_get(&area, 8, (PEBS_THRESHOLD - PEBS_BASE) / 8);
-    if (index > maximum || maximum - index < words * 8) {
+    if (index > maximum || maximum - index < size) {
         result = PEBS_FULL;
-    } else if (!ds_reach(&buffer, host, opaque, index, words * 8)) {
+    } else if (!ds_reach(&buffer, host, opaque, index, size)) {
         result = PEBS_NO_BUFFER;
     } else {
-        ds_put_all(&buffer, record, words);
-        index += words * 8;
+        p = size <= buffer.first ? buffer.part[0] : record;
+        if (format < 4) {
+            make_fixed(p, s, config, n, sample);
+        } else {
+            make_adaptive(p, s, config, n, sample, groups);
+        }
+        if (p == record) {
+            ds_copy(&buffer, record, size);
+        }
+        index += size;
         ds_put(&area, 8, (PEBS_INDEX - PEBS_BASE) / 8, index);
     }
     pmu_pebs_done(s, config, n, &value, index >= threshold);

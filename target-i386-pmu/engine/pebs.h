@@ -52,7 +52,7 @@ typedef struct PebsSample {
     uint64_t ip;                /* where the instruction begins */
     uint64_t next;              /* RIP */
     uint64_t rflags;
-    uint64_t gpr[16];           /* as instructions number them */
+    const uint64_t *gpr;        /* 16 of them, as instructions number them */
     uint64_t tsc;
     PebsAccess access[PEBS_ACCESSES];   /* the first ones, in its order */
     uint32_t nr_accesses;

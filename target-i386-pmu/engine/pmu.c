@@ -1831,15 +1831,11 @@ static bool is_applied(const PmuState *s)
            s->slack[PMU_OS] >= 0 && s->slack[PMU_USR] >= 0;
 }
 
-/* Add what is pending to the counters, and look for overflows. */
-static void apply(PmuState *s, const PmuConfig *config)
+static void add_pending(PmuState *s, const PmuConfig *config)
 {
     uint64_t status = 0;
     bool starts = false;
 
-    if (is_applied(s)) {
-        return;
-    }
     for (int r = 0; r < PMU_NR_ROWS; r++) {
         uint64_t clocks = s->pending[r][PMU_INSNS] * config->insn_clocks;
         uint64_t ref = s->ref_fraction[r] + clocks * config->refclk_ratio;
@@ -1911,6 +1907,14 @@ static void apply(PmuState *s, const PmuConfig *config)
     }
     if (!s->pebs_due) {
         set_slack(s, config);
+    }
+}
+
+/* Add what is pending to the counters, and look for overflows. */
+static inline void apply(PmuState *s, const PmuConfig *config)
+{
+    if (!is_applied(s)) {
+        add_pending(s, config);
     }
 }
 
@@ -1991,7 +1995,7 @@ uint64_t pmu_pebs_groups(const PmuState *s, const PmuConfig *config, unsigned n)
     bool adaptive = n < PMU_MAX_GP ? s->evtsel[n] & SEL_ADAPTIVE :
                     s->fixed_ctr_ctrl & FIXED_ADAPTIVE(n - PMU_MAX_GP);
 
-    return has_adaptive(config) && adaptive ? s->pebs_data_cfg : 0;
+    return adaptive && has_adaptive(config) ? s->pebs_data_cfg : 0;
 }
 
 uint32_t pmu_distance(PmuState *s, const PmuConfig *config, PmuRow row)
@@ -2452,14 +2456,12 @@ void pmu_rsm(PmuState *s, const PmuConfig *config)
     changed(s, config);
 }
 
-void pmu_set_svm(PmuState *s, const PmuConfig *config, bool svme, bool guest)
+void pmu_change_svm(PmuState *s, const PmuConfig *config, bool svme, bool guest)
 {
-    if (svme != s->svme || guest != s->guest) {
-        apply(s, config);
-        s->svme = svme;
-        s->guest = guest;
-        changed(s, config);
-    }
+    apply(s, config);
+    s->svme = svme;
+    s->guest = guest;
+    changed(s, config);
 }
 
 bool pmu_load_state(PmuState *s, const PmuConfig *config)

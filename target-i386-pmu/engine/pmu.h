@@ -411,7 +411,16 @@ void pmu_rsm(PmuState *s, const PmuConfig *config);
  * Host/Guest Only bits of AMD's event selects go by.  To be called whenever
  * either may have changed, and behind pmu_load_state(); cheap if neither has.
  */
-void pmu_set_svm(PmuState *s, const PmuConfig *config, bool svme, bool guest);
+void pmu_change_svm(PmuState *s, const PmuConfig *config, bool svme,
+                    bool guest);
+
+static inline void pmu_set_svm(PmuState *s, const PmuConfig *config, bool svme,
+                               bool guest)
+{
+    if (svme != s->svme || guest != s->guest) {
+        pmu_change_svm(s, config, svme, guest);
+    }
+}
 
 /*
  * The quantities that are to be counted in @row, a set of PMU_BIT() of those

@@ -87,7 +87,8 @@ static uint64_t stored(void)
 
 /* --- a program ------------------------------------------------------------ */
 
-static PebsSample sample;
+static uint64_t gpr[16];
+static PebsSample sample = { .gpr = gpr };
 static uint64_t records;        /* counters whose record has been stored */
 
 /* An instruction that counts @n times for @q; whether there was a PMI. */
@@ -209,6 +210,10 @@ static void set_sample(void)
     for (unsigned i = 0; i < sizeof(sample); i++) {
         bytes[i] = (uint8_t)(i * 7 + i / 251);
     }
+    for (unsigned n = 0; n < G_N_ELEMENTS(gpr); n++) {
+        gpr[n] = n * 0x123456789abcdefull + 1;
+    }
+    sample.gpr = gpr;
     sample.nr_accesses = 0;
 }
 
