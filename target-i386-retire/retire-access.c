@@ -72,14 +72,23 @@ static inline bool physical_line(CPUX86State *env, Line *l,
 #endif
 }
 
-/* DTLB is asked for the page of a line: without paging there is none. */
-static void use_page(CPUX86State *env, Line *l)
+/*
+ * Whether there is nothing else to be done for the page of a line, because DTLB
+ * has it; or, without paging, there is none.
+ */
+static inline bool page_is_used(CPUX86State *env, uint64_t addr,
+                                RetirePage page)
 {
     RetireTlb *t = &retire_models(env)->tlb;
 
-    if (t->data && (env->cr[0] & CR0_PG_MASK) &&
-        !retire_tlb_try(t, l->addr, l->page)) {
-        l->tlb = retire_tlb_data(t, l->addr, l->page);
+    return !t->data || !(env->cr[0] & CR0_PG_MASK) ||
+           retire_tlb_try(t, addr, page);
+}
+
+static void use_page(CPUX86State *env, Line *l)
+{
+    if (!page_is_used(env, l->addr, l->page)) {
+        l->tlb = retire_tlb_data(&retire_models(env)->tlb, l->addr, l->page);
     }
 }
 
@@ -370,15 +379,17 @@ static inline void end_access(CPUX86State *env, uint32_t desc,
     }
 }
 
-/* The same with DTLB, which has been asked */
-static inline void end_access_in_page(CPUX86State *env, uint32_t desc,
-                                      const Line *line)
+/* What page_is_used() has left to be done */
+static void __attribute__((noinline))
+enter_page(CPUX86State *env, uint64_t addr, uint32_t desc, RetirePage page)
 {
-    if (unlikely(line->tlb != RETIRE_TLB_L1) &&
-        retire_wants(env, RETIRE_WANT_ACCESSES)) {
-        note_pages(env, desc, line, 1);
+    Line line = {
+        .tlb = retire_tlb_data(&retire_models(env)->tlb, addr, page),
+    };
+
+    if (retire_wants(env, RETIRE_WANT_ACCESSES)) {
+        note_pages(env, desc, &line, 1);
     }
-    end_access(env, desc, line->source);
 }
 
 /* What nobody has to know of before it is counted: hits in L1D or L2 */
@@ -407,15 +418,14 @@ filter_miss(CPUX86State *env, uint64_t addr, uint32_t desc, uintptr_t ra)
         show_access(env, addr, desc, ra, false);
         return;
     }
-    use_page(env, &line);
-    end_access_in_page(env, desc, &line);
+    if (!page_is_used(env, line.addr, line.page)) {
+        enter_page(env, line.addr, desc, line.page);
+    }
+    end_access(env, desc, line.source);
 }
 
 #ifdef RETIRE_WAYS_AVX2
-/*
- * The same for most accesses where RetireCache.is_plain, or would be without
- * DTLB
- */
+/* The same for most accesses where RetireCache.may_be_plain */
 static inline __attribute__((always_inline, target("avx2"))) void
 plain_miss_avx2(CPUX86State *env, uint64_t addr, uint32_t desc, uintptr_t ra,
                 bool tlb)
@@ -433,12 +443,12 @@ plain_miss_avx2(CPUX86State *env, uint64_t addr, uint32_t desc, uintptr_t ra,
     }
     if (unlikely(line.source == RETIRE_SOURCE_UNKNOWN)) {
         filter_miss(env, addr, desc, ra);
-    } else if (tlb) {
-        use_page(env, &line);
-        end_access_in_page(env, desc, &line);
-    } else {
-        end_access(env, desc, line.source);
+        return;
     }
+    if (tlb && !page_is_used(env, addr, line.page)) {
+        enter_page(env, addr, desc, line.page);
+    }
+    end_access(env, desc, line.source);
 }
 
 static void __attribute__((target("avx2")))
@@ -459,13 +469,14 @@ void retire_filter_miss(CPUX86State *env, uint64_t addr, uint32_t desc,
                         uintptr_t ra)
 {
 #ifdef RETIRE_WAYS_AVX2
-    if ((cpuinfo & CPUINFO_AVX2) && env_archcpu(env)->retire_cache->is_plain) {
-        filter_miss_avx2(env, addr, desc, ra);
-        return;
-    }
-    if ((cpuinfo & CPUINFO_AVX2) &&
-        retire_cache_may_be_plain(env_archcpu(env)->retire_cache)) {
-        filter_miss_tlb_avx2(env, addr, desc, ra);
+    const RetireCache *c = env_archcpu(env)->retire_cache;
+
+    if (c->may_be_plain && (cpuinfo & CPUINFO_AVX2)) {
+        if (c->is_plain) {
+            filter_miss_avx2(env, addr, desc, ra);
+        } else {
+            filter_miss_tlb_avx2(env, addr, desc, ra);
+        }
         return;
     }
 #endif

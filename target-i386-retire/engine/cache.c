@@ -196,7 +196,7 @@ RetireUncore *retire_uncore_new(const RetireGeometry *g)
 void retire_uncore_share(RetireUncore *uncore)
 {
     for (RetireCache *c = uncore->caches; c; c = c->next) {
-        c->is_plain = false;
+        c->may_be_plain = c->is_plain = false;
     }
     uncore->shared = true;
 }
@@ -223,7 +223,7 @@ RetireCache *retire_cache_new(RetireUncore *uncore, const RetireGeometry *g,
     }
     c->filter = filter;
     c->uncore = uncore;
-    c->may_be_plain = c->l1.assoc % 4 == 0 && !c->l1.sets &&
+    c->may_be_plain = !uncore->shared && c->l1.assoc % 4 == 0 && !c->l1.sets &&
                       c->l1.set_mask >= RETIRE_NR_SLOTS - 1 &&
                       c->l2.assoc % 4 == 0 && !c->l2.sets;
     retire_cache_set_plain(c, true);
@@ -250,14 +250,9 @@ void retire_cache_free(RetireCache *c)
     free(c);
 }
 
-bool retire_cache_may_be_plain(const RetireCache *c)
-{
-    return c->may_be_plain && !c->uncore->shared;
-}
-
 void retire_cache_set_plain(RetireCache *c, bool plain)
 {
-    c->is_plain = plain && retire_cache_may_be_plain(c);
+    c->is_plain = plain && c->may_be_plain;
 }
 
 void retire_cache_flush(RetireCache *c)

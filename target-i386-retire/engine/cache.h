@@ -96,8 +96,8 @@ typedef struct RetireUncore RetireUncore;
 /* The caches of a processor */
 typedef struct RetireCache {
     RetireWays l1, l2;
-    bool may_be_plain;
-    bool is_plain;          /* for retire_cache_try_avx2() */
+    bool may_be_plain;      /* for retire_cache_try_avx2(), */
+    bool is_plain;          /* and that is enough */
     bool lock;              /* because others may take lines away */
     bool modified;          /* as the last RETIRE_SOURCE_REMOTE had the line */
     RetireFilter *filter;
@@ -127,7 +127,6 @@ void retire_uncore_share(RetireUncore *uncore);
  * not enough to go by.
  */
 void retire_cache_set_plain(RetireCache *c, bool plain);
-bool retire_cache_may_be_plain(const RetireCache *c);
 
 /* Forget all lines of a processor and of L3. */
 void retire_cache_flush(RetireCache *c);
@@ -201,10 +200,10 @@ retire_ways_use_avx2(uint64_t *first, uint32_t assoc, __m256i word)
 }
 
 /*
- * What retire_cache_try() does, if RetireCache.is_plain: without this, gzip
+ * What retire_cache_try() does, if RetireCache.may_be_plain: without this, gzip
  * takes twice the time.
  */
-static inline __attribute__((target("avx2"))) RetireSource
+static inline __attribute__((always_inline, target("avx2"))) RetireSource
 retire_cache_try_avx2(RetireCache *c, RetireFilter *f, uint64_t line,
                       uint64_t addr)
 {

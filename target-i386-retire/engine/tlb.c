@@ -228,7 +228,8 @@ static bool array_init(RetireArray *a, uint32_t entries, uint32_t assoc)
     }
     a->assoc = assoc;
     a->nr_sets = entries / assoc;
-    a->set_mask = a->nr_sets & (a->nr_sets - 1) ? 0 : a->nr_sets - 1;
+    a->set_mask = a->nr_sets - 1;
+    a->modulus = a->nr_sets & (a->nr_sets - 1) ? a->nr_sets : 0;
     a->full = UINT64_MAX >> (64 - assoc);
     a->entries = calloc(entries, sizeof(*a->entries));
     a->sets = calloc(a->nr_sets, sizeof(*a->sets));

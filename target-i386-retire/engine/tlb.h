@@ -75,7 +75,8 @@ typedef struct RetireArray {
     uint64_t *entries;
     RetireSet *sets;        /* NULL: there are none */
     uint32_t nr_sets, assoc;
-    uint32_t set_mask;      /* 0 if their number is no power of two */
+    uint32_t set_mask;
+    uint32_t modulus;       /* their number; 0 if set_mask selects one */
     uint64_t full;          /* RetireSet.marked, if all are */
 } RetireArray;
 
@@ -137,7 +138,7 @@ RetireTlbResult retire_tlb_data(RetireTlb *t, uint64_t addr, RetirePage page);
 
 static inline RetireSet *retire_tlb_set(const RetireArray *a, uint64_t number)
 {
-    return &a->sets[a->set_mask ? number & a->set_mask : number % a->nr_sets];
+    return &a->sets[a->modulus ? number % a->modulus : number & a->set_mask];
 }
 
 /* The same if it changes nothing, as most often; or else false. */

@@ -191,6 +191,14 @@ static void list_fill(Cpu *c, uint64_t line, bool store)
  * What is done with the caches
  */
 
+#ifdef RETIRE_WAYS_AVX2
+static RetireSource __attribute__((target("avx2")))
+try_avx2(Cpu *c, uint64_t line, uint64_t addr)
+{
+    return retire_cache_try_avx2(c->cache, &c->filter, line, addr);
+}
+#endif
+
 /* With the short cut of one who is alone */
 static RetireSource quick_access(Cpu *c, uint64_t line, uint64_t addr,
                                  bool store)
@@ -199,7 +207,7 @@ static RetireSource quick_access(Cpu *c, uint64_t line, uint64_t addr,
 
 #ifdef RETIRE_WAYS_AVX2
     if (c->cache->is_plain && __builtin_cpu_supports("avx2")) {
-        source = retire_cache_try_avx2(c->cache, &c->filter, line, addr);
+        source = try_avx2(c, line, addr);
     }
 #endif
     return source != RETIRE_SOURCE_UNKNOWN ? source :

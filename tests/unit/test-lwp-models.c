@@ -121,6 +121,14 @@ static void system_free(System *s)
     retire_uncore_free(s->uncore);
 }
 
+#ifdef RETIRE_WAYS_AVX2
+static RetireSource __attribute__((target("avx2")))
+try_avx2(RetireCache *c, RetireFilter *f, uint64_t line, uint64_t addr)
+{
+    return retire_cache_try_avx2(c, f, line, addr);
+}
+#endif
+
 /* With the short cut of one who is alone */
 static RetireSource quick_access(System *s, int cpu, uint64_t line,
                                  uint64_t addr, bool store)
@@ -130,7 +138,7 @@ static RetireSource quick_access(System *s, int cpu, uint64_t line,
 
 #ifdef RETIRE_WAYS_AVX2
     if (c->is_plain && __builtin_cpu_supports("avx2")) {
-        source = retire_cache_try_avx2(c, &s->filter[cpu], line, addr);
+        source = try_avx2(c, &s->filter[cpu], line, addr);
     }
 #endif
     return source != RETIRE_SOURCE_UNKNOWN ? source :
