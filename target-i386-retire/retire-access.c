@@ -285,8 +285,7 @@ static void access_caches(CPUX86State *env, uint32_t desc, uintptr_t ra,
 
     retire_cpu_settle_misses(env);
     due = miss_due(env, NULL);
-    if (due || (desc & RETIRE_ACCESS_LATE) ||
-        env->retire.ip_span != UINT64_MAX) {
+    if (due) {
         miss->ip = retire_access_ip(env, ra, start);
     }
     /*
@@ -300,6 +299,10 @@ static void access_caches(CPUX86State *env, uint32_t desc, uintptr_t ra,
         }
     }
     find_sources(env, desc, lines, n, false, miss);
+    if (miss->clocks && !due &&
+        ((desc & RETIRE_ACCESS_LATE) || env->retire.ip_span != UINT64_MAX)) {
+        miss->ip = retire_access_ip(env, ra, start);
+    }
     if (retire_wants(env, RETIRE_WANT_ACCESSES)) {
         note_sources(env, desc, lines, n);
         note_pages(env, desc, lines, n);
