@@ -235,7 +235,7 @@ own_kernel() {
         [ "$is" = "$version" ] ||
             die "'$image' is Linux $version, but '$headers' is $is"
         [ "$vmlinux" ] || [ ! -e "$headers/vmlinux" ] || vmlinux=$headers/vmlinux
-        headers=$(cd "$headers" && pwd)     # for make, which goes elsewhere
+        headers=$(cd "$headers" && pwd -P)  # for make, which goes elsewhere
     fi
     # Several can be the same version, and have the same names elsewhere.
     kernel_name=own-$version-$(echo "$(pwd) $image $modules $headers" | cksum |
