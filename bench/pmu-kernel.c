@@ -21,7 +21,7 @@ static volatile unsigned result;
 #include PROGRAM
 #undef main
 
-#include "pmu-kernel.h"
+#include "bench-kernel.h"
 
 static const uint16_t events[] = { EVENTS };
 
@@ -104,35 +104,24 @@ static void record_branches(void)
     }
 }
 
-/* IbsOpCtl: MaxCnt, enabled, by ops; and the first entry of the extended LVT */
-enum { MSR_IBS_OP_CTL = 0xc0011033, IBS_OP = IBS / 16 | 10 << 16 };
-
 static void __attribute__((naked)) on_sample(void)
 {
     asm("push %%rax\n push %%rcx\n push %%rdx\n"
         "incl interrupts(%%rip)\n"
         "mov %0, %%ecx\n mov %1, %%eax\n xor %%edx, %%edx\n wrmsr\n"
         "pop %%rdx\n pop %%rcx\n pop %%rax\n iretq"
-        : : "i" (MSR_IBS_OP_CTL), "i" (IBS_OP));
+        : : "i" (MSR_IBS_OP_CTL), "i" (IBS_OP_EVERY(IBS)));
 }
 
 static void sample_ops(void)
 {
     if (IBS) {
-        /* Not what count_all() has started */
-        for (int i = 0; i < 6; i++) {
-            wrmsr(MSR_PERF_CTL(i), 0);
-        }
+        stop_counters();
         apic_init(LVT_MASKED);
-        APIC(0x500) = LVT_NMI;
+        APIC(0x500) = LVT_NMI;      /* the first entry of the extended LVT */
         set_handler(2, on_sample);
-        wrmsr(MSR_IBS_OP_CTL, IBS_OP);
+        wrmsr(MSR_IBS_OP_CTL, IBS_OP_EVERY(IBS));
     }
-}
-
-static void mark(void)
-{
-    asm volatile("fldz\n fsin\n fstp %st(0)");
 }
 
 static void run_program(void)

@@ -4,7 +4,7 @@
  * each of them, or, if DEBUGCTL has BTF, behind the JMP.  FSIN, which nothing
  * else here executes, marks the ends of what is measured.
  */
-#include "pmu-kernel.h"
+#include "bench-kernel.h"
 
 enum { DB = 1, FLAG_TF = 1 << 8 };
 #define STRINGIFY_(x)   #x
@@ -19,11 +19,6 @@ static void __attribute__((naked)) on_db(void)
     asm("push %rax\n push %rcx\n push %rdx\n mov $0x1d9, %ecx\n"
         "mov $" STRINGIFY(DEBUGCTL) ", %eax\n xor %edx, %edx\n wrmsr\n"
         "pop %rdx\n pop %rcx\n pop %rax\n iretq");
-}
-
-static void mark(void)
-{
-    asm volatile("fldz\n fsin\n fstp %st(0)");
 }
 
 int main(void)
