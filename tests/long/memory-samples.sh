@@ -68,9 +68,10 @@ verdict() {
     *) true ;;
     esac
     if [ "$2 $?" = '0 0' ]; then
-        echo "PASS memory-samples: page: $1"
+        printf 'PASS memory-samples: page: %s\n' "$1"
     else
-        echo "FAIL memory-samples: page: $1: status $2; see $state/page.$place"
+        printf 'FAIL memory-samples: page: %s: status %s; see %s\n' "$1" "$2" \
+            "$state/page.$place"
     fi
 }
 
