@@ -64,7 +64,10 @@ static void take_sample(CPUX86State *env, const RetireStory *story,
     sample->next = env->eip;
     sample->rflags = cpu_compute_eflags(env);
     sample->tsc = get_tsc(env);
-    take_accesses(env, story, sample);
+    sample->nr_accesses = 0;
+    if (story->nr_accesses) {
+        take_accesses(env, story, sample);
+    }
 }
 
 /* Registers of 64 bits, in @own where the target has others */
@@ -125,9 +128,7 @@ void pebs_cpu_tag(CPUX86State *env, const RetireStory *story)
     pmu_tag(s, (PmuRow)story->row, latency);
 }
 
-/* Not inline, because a sample is large */
-static void __attribute__((noinline))
-store_records(CPUX86State *env, const RetireStory *story, uint64_t due)
+void pebs_cpu_store(CPUX86State *env, const RetireStory *story, uint64_t due)
 {
     X86CPU *cpu = env_archcpu(env);
     PmuState *s = &cpu->pmu;
@@ -158,20 +159,5 @@ store_records(CPUX86State *env, const RetireStory *story, uint64_t due)
                           result == PEBS_NO_AREA ? "DS area" : "buffer",
                           cpu->branch.ds_area);
         }
-    }
-}
-
-void pebs_cpu_store(CPUX86State *env, const RetireStory *story)
-{
-    X86CPU *cpu = env_archcpu(env);
-    /* Of MWAIT, VMRUN and WRMSR that starts counters, nobody tells where. */
-    bool known = story && (story->ip || story->next);
-    uint64_t due = pmu_pebs_due(&cpu->pmu, &cpu->pmu_config, known);
-
-    if (unlikely(due)) {
-        store_records(env, story, due);
-    }
-    if (unlikely(cpu->branch_held.valid)) {
-        branch_cpu_release(env);
     }
 }

@@ -112,15 +112,18 @@ static uint32_t tag_distance(const PmuState *s, RetireRow row)
 static void pmu_retire_distance(CPUX86State *env, RetireRow row,
                                 RetireDistance *d)
 {
-    X86CPU *cpu = env_archcpu(env);
+    PmuState *s = pmu_state(env);
     uint32_t branches;
-    uint64_t due;
-    uint32_t insns = pmu_distances(&cpu->pmu, &cpu->pmu_config, (PmuRow)row,
-                                   &branches, &due);
+    uint32_t insns = pmu_distances(s, &env_archcpu(env)->pmu_config,
+                                   (PmuRow)row, &branches);
 
-    retire_look_behind(d, MIN(insns, tag_distance(&cpu->pmu, row)));
-    d->certain &= !cpu->pmu.memory_interrupts && !pmu_tags(&cpu->pmu, row);
+    retire_look_behind(d, insns);
     d->branches = MIN(d->branches, branches);
+    d->certain &= !s->memory_interrupts;
+    if (unlikely(pmu_tags(s, (PmuRow)row))) {
+        retire_look_behind(d, tag_distance(s, row));
+        d->certain = false;
+    }
 }
 
 static void count_memory(PmuState *s, PmuRow row, const uint64_t *n)
@@ -147,13 +150,10 @@ static void count_quantity(CPUX86State *env, RetireRow row, PmuQuantity q,
     }
 }
 
-static void pmu_retire_count(CPUX86State *env, RetireRow row,
-                             const RetireTotals *n)
+/* What is counted apart; most often nobody wants it. */
+static void __attribute__((noinline))
+count_details(CPUX86State *env, RetireRow row, const RetireTotals *n)
 {
-    count_quantity(env, row, PMU_INSNS, n->insns);
-    pmu_tag_pass(pmu_state(env), (PmuRow)row, n->insns);
-    /* Where nobody tells classes apart, one is as good as another. */
-    count_quantity(env, row, PMU_JMP, n->branches_any);
     for (int i = PMU_COND_TAKEN; n->branches && i < PMU_INTERRUPTS; i++) {
         count_quantity(env, row, i, n->branches[i]);
     }
@@ -163,6 +163,22 @@ static void pmu_retire_count(CPUX86State *env, RetireRow row,
     if (n->fp) {
         pmu_count_fp(pmu_state(env), &env_archcpu(env)->pmu_config,
                      (PmuRow)row, n->fp);
+    }
+}
+
+static void pmu_retire_count(CPUX86State *env, RetireRow row,
+                             const RetireTotals *n)
+{
+    PmuState *s = pmu_state(env);
+
+    count_quantity(env, row, PMU_INSNS, n->insns);
+    pmu_tag_pass(s, (PmuRow)row, n->insns);
+    /* Where nobody tells classes apart, one is as good as another. */
+    if (pmu_wanted(s, (PmuRow)row) & PMU_BIT(PMU_JMP)) {
+        count_quantity(env, row, PMU_JMP, n->branches_any);
+    }
+    if (n->branches || n->memory || n->fp) {
+        count_details(env, row, n);
     }
 }
 
@@ -192,12 +208,32 @@ void pmu_cpu_signal(CPUX86State *env)
     retire_deliver(cs, deliver_pmi, masks);
 }
 
+static void store_records(CPUX86State *env, const RetireStory *story)
+{
+    X86CPU *cpu = env_archcpu(env);
+    uint64_t due = pmu_pebs_due(&cpu->pmu, &cpu->pmu_config);
+
+    if (likely(due)) {
+        /* Of MWAIT, VMRUN, WRMSR that starts counters, nobody tells where. */
+        if (story && (story->ip || story->next)) {
+            pebs_cpu_store(env, story, due);
+        } else {
+            pmu_pebs_forget(&cpu->pmu, &cpu->pmu_config);
+        }
+    }
+    if (unlikely(cpu->branch_held.valid)) {
+        branch_cpu_release(env);
+    }
+}
+
 static void pmu_retire_sync(CPUX86State *env, const RetireStory *story)
 {
-    if (unlikely(pmu_state(env)->pebs_enable)) {
-        pebs_cpu_store(env, story);
+    X86CPU *cpu = env_archcpu(env);
+
+    if (unlikely(cpu->pmu.pebs_enable)) {
+        store_records(env, story);
     }
-    if (pmu_sync(pmu_state(env), &env_archcpu(env)->pmu_config)) {
+    if (pmu_sync(&cpu->pmu, &cpu->pmu_config)) {
         pmu_cpu_signal(env);
     }
 }
@@ -212,10 +248,9 @@ static void pmu_retire_observe(CPUX86State *env, const RetireStory *story)
     }
     if (class != RETIRE_NO_BRANCH) {
         count_quantity(env, story->row, (PmuQuantity)class, 1);
-    }
-    if (story->mispredicted) {
         count_quantity(env, story->row,
-                       (PmuQuantity)(class + RETIRE_MISPREDICTED), 1);
+                       (PmuQuantity)(class + RETIRE_MISPREDICTED),
+                       story->mispredicted);
     }
     if (unlikely(pmu_tags(pmu_state(env), (PmuRow)story->row))) {
         pebs_cpu_tag(env, story);

@@ -58,11 +58,8 @@ void pmu_cpu_signal(CPUX86State *env);
 /* With pmu_tags(), the instruction of @story has retired: tag its load. */
 void pebs_cpu_tag(CPUX86State *env, const RetireStory *story);
 
-/*
- * Store the records of PEBS that are due with the instruction of @story, which
- * is NULL if it is none, in front of pmu_sync().
- */
-void pebs_cpu_store(CPUX86State *env, const RetireStory *story);
+/* Store the records that pmu_pebs_due() has, of the instruction of @story. */
+void pebs_cpu_store(CPUX86State *env, const RetireStory *story, uint64_t due);
 
 /* SMI, when what has retired before has been settled, and RSM. */
 void pmu_cpu_smi(CPUX86State *env);

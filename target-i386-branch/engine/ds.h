@@ -44,6 +44,10 @@ static inline void ds_st64(void *p, uint64_t val)
 /* @n of them */
 static inline void ds_put_all(void *p, const uint64_t *val, uint32_t n)
 {
+    if (ds_le64(1) == 1) {
+        memcpy(p, val, 8 * n);
+        return;
+    }
     for (uint32_t i = 0; i < n; i++) {
         ds_st64((uint8_t *)p + 8 * i, val[i]);
     }
@@ -63,17 +67,14 @@ static inline bool ds_reach(DsBytes *b, DsHost *host, void *opaque,
     int i = 0;
 
     b->first = n;
-    do {
-        n = len < n ? len : n;
-        b->part[i] = host(opaque, addr, n);
-        if (!b->part[i++]) {
-            return false;
-        }
+    b->part[0] = host(opaque, addr, len < n ? len : n);
+    while (b->part[i] && len > n) {
         addr += n;
         len -= n;
         n = DS_PAGE;
-    } while (len);
-    return true;
+        b->part[++i] = host(opaque, addr, len < n ? len : n);
+    }
+    return b->part[i];
 }
 
 /* The byte at an offset */

@@ -116,10 +116,9 @@ static uint8_t *put_data(uint8_t *p, Data data)
 
 /* Formats 0 to 3, each of which has more than the one before, to @p. */
 static void make_fixed(uint8_t *p, const PmuState *s, const PmuConfig *config,
-                       unsigned n, const PebsSample *sample)
+                       unsigned n, const PebsSample *sample, uint32_t format)
 {
     const uint64_t *gpr = sample->gpr;
-    uint32_t format = PMU_CAP_PEBS_FORMAT(config->perf_capabilities);
 
     p = put(p, sample->rflags);
     p = put(p, sample->next);
@@ -197,7 +196,7 @@ PebsResult pebs_store(PmuState *s, const PmuConfig *config, unsigned n,
     uint32_t reset = n < PMU_MAX_GP ? PEBS_RESET + 8 * n :
                      PEBS_RESET_FIXED + 8 * (n - PMU_MAX_GP);
     uint64_t index, maximum, threshold, value;
-    DsBytes area, buffer;
+    DsBytes area PEBS_UNINITIALIZED, buffer PEBS_UNINITIALIZED;
     uint8_t record[PEBS_RECORD_MAX] PEBS_UNINITIALIZED, *p;
     PebsResult result = PEBS_STORED;
 
@@ -218,7 +217,7 @@ PebsResult pebs_store(PmuState *s, const PmuConfig *config, unsigned n,
     } else {
         p = size <= buffer.first ? buffer.part[0] : record;
         if (format < 4) {
-            make_fixed(p, s, config, n, sample);
+            make_fixed(p, s, config, n, sample, format);
         } else {
             make_adaptive(p, s, config, n, sample, groups);
         }

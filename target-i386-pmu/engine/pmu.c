@@ -65,7 +65,7 @@
 #define RDPMC_FIXED         0x4000u
 #define RDPMC_FAST          (1u << 31)  /* Pentium 4's: EDX is 0 */
 
-/* Instructions; not so many that a product of them overflows in apply(). */
+/* Instructions; so few that no product overflows in add_clocks(). */
 #define FAR_AWAY            (1ll << 39)
 
 /* Which processors have an event; a flavour is one of these. */
@@ -982,11 +982,6 @@ static PmuCounter *counter_of(PmuState *s, const PmuConfig *config, unsigned n)
     return config->netburst ? &config->netburst->counter[n] : &s->counter[n];
 }
 
-static uint64_t *value_of(PmuState *s, const PmuConfig *config, unsigned n)
-{
-    return config->netburst ? &config->netburst->value[n] : &s->value[n];
-}
-
 const PmuFlavour *pmu_flavour(PmuVendor vendor, unsigned family, unsigned model)
 {
     for (unsigned i = 0; i < ARRAY_SIZE(processors); i++) {
@@ -1191,13 +1186,17 @@ static uint64_t fixed_ctrl_mask(const PmuConfig *config)
     return field * 0x111 & ones(4 * config->fixed) * (FIXED_ADAPTIVE(0) | 1);
 }
 
+static bool has_global(const PmuConfig *config)
+{
+    return config->version >= 2 || config->perfmon_v2;
+}
+
 /* Bits of GLOBAL_CTRL, and those of the counters in GLOBAL_STATUS. */
 static uint64_t global_mask(const PmuConfig *config)
 {
-    if (config->version < 2 && !config->perfmon_v2) {
-        return 0;
-    }
-    return ones(config->counters) | ones(config->fixed) << STATUS_FIXED_SHIFT;
+    return has_global(config) ?
+           ones(config->counters) | ones(config->fixed) << STATUS_FIXED_SHIFT :
+           0;
 }
 
 /* What STATUS_SET can set: also what other processors of version 4 have. */
@@ -1577,13 +1576,12 @@ static void set_rows(PmuState *s, const PmuConfig *config, unsigned n)
 
 /*
  * How many instructions may retire, in whatever rows of those in which
- * @counter runs, before it can overflow.
+ * @counter runs, before it can overflow, with the one behind @left counts.
  */
 static inline int64_t distance(PmuState *s, const PmuConfig *config,
-                               const PmuCounter *counter, unsigned n)
+                               const PmuCounter *counter, unsigned n,
+                               uint64_t left)
 {
-    /* It overflows with the one behind so many counts. */
-    uint64_t left = value_mask(config) - *value_of(s, config, n);
     uint64_t part;
 
     if (config->netburst && netburst_forced(config->netburst, n)) {
@@ -1592,11 +1590,14 @@ static inline int64_t distance(PmuState *s, const PmuConfig *config,
     if (!(counter->add & ~(B(INTERRUPTS) | B(TAGGED)))) {
         return FAR_AWAY;
     }
-    if (counter->pebs && (s->pebs_armed & pmu_status_bit(n))) {
+    if (counter->pebs && s->pebs_armed && (s->pebs_armed & pmu_status_bit(n))) {
         return 0;
     }
     /* Its event is of interest that is behind the overflow. */
     left += counter->pebs;
+    if (!(counter->add & ~(B(INSNS) | BRANCHES))) {
+        return left;
+    }
     if (counter->add & B(CYCLES)) {
         return left / config->insn_clocks;
     }
@@ -1718,34 +1719,38 @@ static void update(PmuState *s, const PmuConfig *config)
 
 static void set_slack(PmuState *s, const PmuConfig *config)
 {
-    for (int r = 0; r < PMU_NR_ROWS; r++) {
-        s->insns[r] = s->branches[r] = FAR_AWAY;
-        s->due[r] = 0;
-    }
+    NetburstState *nb = config->netburst;
+    const PmuCounter *counters = nb ? nb->counter : s->counter;
+    const uint64_t *values = nb ? nb->value : s->value;
+    int64_t insns_os = FAR_AWAY, branches_os = FAR_AWAY;
+    int64_t insns_usr = FAR_AWAY, branches_usr = FAR_AWAY;
+
     for (uint32_t left = s->running; left; left &= left - 1) {
         unsigned n = (unsigned)__builtin_ctz(left);
-        const PmuCounter *counter = counter_of(s, config, n);
+        const PmuCounter *counter = &counters[n];
+        int64_t run, os, usr;
 
-        if (counter->interrupts) {
-            int64_t run = distance(s, config, counter, n);
-
-            for (int r = 0; r < PMU_NR_ROWS; r++) {
-                if (!(counter->rows >> r & 1)) {
-                    continue;
-                }
-                if (counter->add & (B(INSNS) | B(CYCLES) | B(REF_CYCLES) |
-                                    B(FLOATING) | PMU_MEMORY)) {
-                    s->insns[r] = MIN(s->insns[r], run);
-                } else {
-                    s->branches[r] = MIN(s->branches[r], run);
-                    s->due[r] |= run ? 0 : counter->add;
-                }
-            }
+        if (!counter->interrupts) {
+            continue;
+        }
+        run = distance(s, config, counter, n, value_mask(config) - values[n]);
+        os = counter->rows >> PMU_OS & 1 ? run : FAR_AWAY;
+        usr = counter->rows >> PMU_USR & 1 ? run : FAR_AWAY;
+        if (counter->add & (B(INSNS) | B(CYCLES) | B(REF_CYCLES) |
+                            B(FLOATING) | PMU_MEMORY)) {
+            insns_os = MIN(insns_os, os);
+            insns_usr = MIN(insns_usr, usr);
+        } else {
+            branches_os = MIN(branches_os, os);
+            branches_usr = MIN(branches_usr, usr);
         }
     }
-    for (int r = 0; r < PMU_NR_ROWS; r++) {
-        s->slack[r] = MIN(s->insns[r], s->branches[r]);
-    }
+    s->insns[PMU_OS] = insns_os;
+    s->insns[PMU_USR] = insns_usr;
+    s->branches[PMU_OS] = branches_os;
+    s->branches[PMU_USR] = branches_usr;
+    s->slack[PMU_OS] = MIN(insns_os, branches_os);
+    s->slack[PMU_USR] = MIN(insns_usr, branches_usr);
 }
 
 /*
@@ -1796,167 +1801,168 @@ static bool is_merged(const PmuState *s, const PmuConfig *config, unsigned n)
  * PEBS is on for counter @n, whose value is going to be @value.  An instruction
  * may have more than one event: the overflow and the one behind it, too.
  */
-static void find_pebs(PmuState *s, const PmuConfig *config, unsigned n,
-                      uint64_t value)
+static void find_pebs(PmuState *s, unsigned n, uint64_t bit, uint64_t value,
+                      uint64_t mask)
 {
-    uint64_t bit = pmu_status_bit(n);
-
     if (s->pebs_armed & bit) {
         s->pebs_due |= value != s->value[n] ? bit : 0;
-    } else if (value > value_mask(config)) {
+    } else if (value > mask) {
         s->pebs_armed |= bit;
-        s->pebs_due |= value & value_mask(config) ? bit : 0;
+        s->pebs_due |= value & mask ? bit : 0;
     }
 }
 
-/* Counter @n of Pentium 4 has @value now; whether another one starts. */
-static bool count_netburst(PmuState *s, NetburstState *nb, unsigned n,
-                           uint64_t value)
+/* What is pending of @quantities in the rows of @counter */
+static inline uint64_t pending_of(const PmuState *s, const PmuCounter *counter,
+                                  uint64_t quantities)
 {
-    bool overflows = value >> NETBURST_WIDTH ||
-                     (netburst_forced(nb, n) && value != nb->value[n]);
-
-    nb->value[n] = value & ones(NETBURST_WIDTH);
-    if (!overflows) {
-        return false;
-    }
-    s->pmi |= netburst_interrupts(nb, n);
-    return netburst_overflow(nb, n);
-}
-
-/* Near an overflow, it is asked again and again how far it is. */
-static bool is_applied(const PmuState *s)
-{
-    return !(s->counted[PMU_OS] | s->counted[PMU_USR]) &&
-           s->slack[PMU_OS] >= 0 && s->slack[PMU_USR] >= 0;
-}
-
-static void add_pending(PmuState *s, const PmuConfig *config)
-{
-    uint64_t status = 0;
-    bool starts = false;
+    uint64_t sum = 0;
 
     for (int r = 0; r < PMU_NR_ROWS; r++) {
-        uint64_t clocks = s->pending[r][PMU_INSNS] * config->insn_clocks;
-        uint64_t ref = s->ref_fraction[r] + clocks * config->refclk_ratio;
+        uint64_t left = counter->rows >> r & 1 ? quantities & s->counted[r] : 0;
 
-        if (!(s->counted[r] & B(INSNS))) {
-            continue;
-        }
-        s->pending[r][PMU_CYCLES] = clocks;
-        s->pending[r][PMU_REF_CYCLES] = ref / PMU_REFCLK_UNIT;
-        s->counted[r] |= B(CYCLES) | B(REF_CYCLES);
-        s->ref_fraction[r] = (uint32_t)(ref % PMU_REFCLK_UNIT);
-        if (s->clocks) {
-            s->aperf += clocks;
-            s->mperf += ref / PMU_REFCLK_UNIT;
+        for (; left; left &= left - 1) {
+            sum += s->pending[r][__builtin_ctzll(left)];
         }
     }
+    return sum;
+}
+
+/* Clocks of the instructions that are pending in row @r */
+static inline void add_clocks(PmuState *s, const PmuConfig *config, int r)
+{
+    uint64_t clocks = s->pending[r][PMU_INSNS] * config->insn_clocks;
+    uint64_t ref = s->ref_fraction[r] + clocks * config->refclk_ratio;
+
+    s->pending[r][PMU_CYCLES] = clocks;
+    s->pending[r][PMU_REF_CYCLES] = ref / PMU_REFCLK_UNIT;
+    s->counted[r] |= B(CYCLES) | B(REF_CYCLES);
+    s->ref_fraction[r] = (uint32_t)(ref % PMU_REFCLK_UNIT);
+    if (s->clocks) {
+        s->aperf += clocks;
+        s->mperf += ref / PMU_REFCLK_UNIT;
+    }
+}
+
+/* Counter @n's @value with its carry into the one that continues it */
+static uint64_t carry(PmuState *s, unsigned n, uint64_t value, uint64_t mask)
+{
+    uint64_t upper = s->value[n + 1] + 1;
+
+    s->value[n + 1] = upper & 0xffff;
+    return upper >> 16 ? value : value & mask;
+}
+
+/* Pentium 4's counters; an overflow may start another one. */
+static void count_netburst(PmuState *s, const PmuConfig *config)
+{
+    NetburstState *nb = config->netburst;
+    bool starts = false;
 
     for (uint32_t left = s->running; left; left &= left - 1) {
         unsigned n = (unsigned)__builtin_ctz(left);
-        const PmuCounter *counter = counter_of(s, config, n);
-        uint64_t value = *value_of(s, config, n);
+        const PmuCounter *counter = &nb->counter[n];
+        uint64_t value = nb->value[n] + pending_of(s, counter, counter->add) -
+                         pending_of(s, counter, counter->sub);
 
-        for (int r = 0; r < PMU_NR_ROWS; r++) {
-            if (!(counter->rows >> r & 1)) {
-                continue;
-            }
-            for (uint64_t add = counter->add & s->counted[r]; add;
-                 add &= add - 1) {
-                value += s->pending[r][__builtin_ctzll(add)];
-            }
-            for (uint64_t sub = counter->sub & s->counted[r]; sub;
-                 sub &= sub - 1) {
-                value -= s->pending[r][__builtin_ctzll(sub)];
-            }
+        if (value >> NETBURST_WIDTH ||
+            (netburst_forced(nb, n) && value != nb->value[n])) {
+            s->pmi |= netburst_interrupts(nb, n);
+            starts |= netburst_overflow(nb, n);
         }
-        if (config->netburst) {
-            starts |= count_netburst(s, config->netburst, n, value);
-            continue;
+        nb->value[n] = value & ones(NETBURST_WIDTH);
+    }
+    if (starts) {
+        update(s, config);
+    }
+}
+
+static void count(PmuState *s, const PmuConfig *config)
+{
+    uint64_t mask = value_mask(config);
+
+    for (uint32_t left = s->running; left; left &= left - 1) {
+        unsigned n = (unsigned)__builtin_ctz(left);
+        const PmuCounter *counter = &s->counter[n];
+        uint64_t value = s->value[n] + pending_of(s, counter, counter->add);
+        uint64_t bit = pmu_status_bit(n);
+
+        if (counter->sub) {
+            value -= pending_of(s, counter, counter->sub);
         }
-        if (n < PMU_MAX_GP) {
+        if (n < PMU_MAX_GP && s->fp_pending[n]) {
             value += counter->sub & B(FLOATING) ? -s->fp_pending[n] :
                      s->fp_pending[n];
             s->fp_pending[n] = 0;
         }
-        if (value > value_mask(config) && is_merged(s, config, n)) {
-            uint64_t upper = s->value[n + 1] + 1;
-
-            s->value[n + 1] = upper & 0xffff;
-            value &= upper >> 16 ? UINT64_MAX : value_mask(config);
+        if (value > mask && is_merged(s, config, n)) {
+            value = carry(s, n, value, mask);
         }
         if (counter->pebs) {
-            find_pebs(s, config, n, value);
+            find_pebs(s, n, bit, value, mask);
+        } else {
+            s->pmi |= value > mask && counter->interrupts;
         }
-        if (value > value_mask(config)) {
-            status |= pmu_status_bit(n);
-            s->pmi |= counter->interrupts && !counter->pebs;
+        if (value > mask) {
+            s->global_status |= has_global(config) ? bit : 0;
         }
-        s->value[n] = value & value_mask(config);
+        s->value[n] = value & mask;
     }
-    s->global_status |= status & global_mask(config);
+}
+
+void pmu_add_pending(PmuState *s, const PmuConfig *config)
+{
     for (int r = 0; r < PMU_NR_ROWS; r++) {
-        for (uint64_t n = s->counted[r]; n; n &= n - 1) {
+        if (s->counted[r] & B(INSNS)) {
+            add_clocks(s, config, r);
+        }
+    }
+    if (config->netburst) {
+        count_netburst(s, config);
+    } else {
+        count(s, config);
+    }
+    for (int r = 0; r < PMU_NR_ROWS; r++) {
+        /* Clocks are set anew. */
+        for (uint64_t n = s->counted[r] & ~(B(CYCLES) | B(REF_CYCLES)); n;
+             n &= n - 1) {
             s->pending[r][__builtin_ctzll(n)] = 0;
         }
         s->counted[r] = 0;
-    }
-    if (starts) {
-        update(s, config);
     }
     if (!s->pebs_due) {
         set_slack(s, config);
     }
 }
 
-/* Add what is pending to the counters, and look for overflows. */
-static inline void apply(PmuState *s, const PmuConfig *config)
-{
-    if (!is_applied(s)) {
-        add_pending(s, config);
-    }
-}
-
-/* Its instruction has retired: the same may not be so in apply(). */
+/* Its instruction has retired: the same may not be so in pmu_apply(). */
 static bool take_pmi(PmuState *s, const PmuConfig *config)
 {
     if (!s->pmi) {
         return false;
     }
     s->pmi = false;
-    freeze(s, config);
-    update(s, config);
-    set_slack(s, config);
-    return true;
-}
-
-bool pmu_sync(PmuState *s, const PmuConfig *config)
-{
-    if (s->slack[PMU_OS] < 0 || s->slack[PMU_USR] < 0 || s->pmi) {
-        apply(s, config);
+    if (s->debugctl & (PMU_FREEZE_LBRS_ON_PMI | PMU_FREEZE_PERFMON_ON_PMI)) {
+        freeze(s, config);
+        update(s, config);
+        set_slack(s, config);
     }
-    return take_pmi(s, config);
+    return true;
 }
 
 bool pmu_settle(PmuState *s, const PmuConfig *config)
 {
-    apply(s, config);
+    pmu_apply(s, config);
     return take_pmi(s, config);
 }
 
-uint64_t pmu_pebs_due(PmuState *s, const PmuConfig *config, bool known)
+void pmu_pebs_forget(PmuState *s, const PmuConfig *config)
 {
-    if (s->slack[PMU_OS] < 0 || s->slack[PMU_USR] < 0) {
-        apply(s, config);
-    }
-    if (s->pebs_due && !known) {
-        s->pebs_due = 0;
-        set_slack(s, config);
-    }
-    return s->pebs_due;
+    s->pebs_due = 0;
+    set_slack(s, config);
 }
 
+__attribute__((flatten))
 void pmu_pebs_done(PmuState *s, const PmuConfig *config, unsigned n,
                    const uint64_t *reset, bool threshold)
 {
@@ -1990,33 +1996,13 @@ void pmu_tag(PmuState *s, PmuRow row, uint32_t latency)
     s->tag_left = PMU_TAG_GAP_MIN + (s->tag_random >> 21);
 }
 
-uint64_t pmu_pebs_groups(const PmuState *s, const PmuConfig *config, unsigned n)
+uint64_t pmu_adaptive_groups(const PmuState *s, const PmuConfig *config,
+                             unsigned n)
 {
     bool adaptive = n < PMU_MAX_GP ? s->evtsel[n] & SEL_ADAPTIVE :
                     s->fixed_ctr_ctrl & FIXED_ADAPTIVE(n - PMU_MAX_GP);
 
     return adaptive && has_adaptive(config) ? s->pebs_data_cfg : 0;
-}
-
-uint32_t pmu_distance(PmuState *s, const PmuConfig *config, PmuRow row)
-{
-    if (s->slack[row] < PMU_NEAR) {
-        apply(s, config);
-    }
-    return (uint32_t)MIN(s->slack[row], UINT32_MAX);
-}
-
-uint32_t pmu_distances(PmuState *s, const PmuConfig *config, PmuRow row,
-                       uint32_t *branches, uint64_t *due)
-{
-    *due = 0;
-    *branches = pmu_distance(s, config, row);
-    if (*branches >= PMU_NEAR) {
-        return *branches;
-    }
-    *due = s->due[row];
-    *branches = (uint32_t)MIN(s->branches[row], UINT32_MAX);
-    return (uint32_t)MIN(s->insns[row], UINT32_MAX);
 }
 
 bool pmu_take_unknown(PmuState *s, uint32_t *event)
@@ -2194,7 +2180,7 @@ PmuAccess pmu_rdmsr(PmuState *s, const PmuConfig *config, uint32_t msr,
     if (config->netburst) {
         PmuAccess own;
 
-        apply(s, config);
+        pmu_apply(s, config);
         own = netburst_rdmsr(config->netburst, netburst_has(config->flavour),
                              msr, val);
         return own == PMU_MSR_OTHER ? access : own;
@@ -2202,7 +2188,7 @@ PmuAccess pmu_rdmsr(PmuState *s, const PmuConfig *config, uint32_t msr,
     if (access != PMU_MSR_OK) {
         return access;
     }
-    apply(s, config);
+    pmu_apply(s, config);
     switch (reg) {
     case REG_EVTSEL:
         *val = s->evtsel[index];
@@ -2293,12 +2279,14 @@ static uint64_t reserved(const PmuConfig *config, PmuReg reg)
     }
 }
 
-/* A counter begins anew. */
-static void write_value(PmuState *s, const PmuConfig *config, unsigned n,
-                        uint64_t val)
+/* A counter begins anew; nothing else is wanted than before. */
+static PmuAccess write_value(PmuState *s, const PmuConfig *config, unsigned n,
+                             uint64_t val)
 {
     s->value[n] = val & value_mask(config);
     s->pebs_armed &= ~pmu_status_bit(n);
+    set_slack(s, config);
+    return PMU_MSR_OK;
 }
 
 PmuAccess pmu_wrmsr(PmuState *s, const PmuConfig *config, uint32_t msr,
@@ -2307,11 +2295,12 @@ PmuAccess pmu_wrmsr(PmuState *s, const PmuConfig *config, uint32_t msr,
     unsigned index;
     PmuReg reg;
     PmuAccess access = find_msr(config, msr, &reg, &index);
+    bool frozen;
 
     if (config->netburst) {
         PmuAccess own;
 
-        apply(s, config);
+        pmu_apply(s, config);
         own = netburst_wrmsr(config->netburst, netburst_has(config->flavour),
                              msr, val);
         if (own == PMU_MSR_OK) {
@@ -2326,7 +2315,7 @@ PmuAccess pmu_wrmsr(PmuState *s, const PmuConfig *config, uint32_t msr,
     if ((val & reserved(config, reg)) || (!index && pmu_has_tsc(config))) {
         return PMU_MSR_GP;
     }
-    apply(s, config);
+    pmu_apply(s, config);
     switch (reg) {
     case REG_EVTSEL:
         s->evtsel[index] = val & evtsel_mask(config, index);
@@ -2345,11 +2334,9 @@ PmuAccess pmu_wrmsr(PmuState *s, const PmuConfig *config, uint32_t msr,
         /* fall through */
     case REG_PMC_FULL:
     case REG_CTR:
-        write_value(s, config, index, val);
-        break;
+        return write_value(s, config, index, val);
     case REG_FIXED:
-        write_value(s, config, PMU_FIXED(index), val);
-        break;
+        return write_value(s, config, PMU_FIXED(index), val);
     case REG_PEBS_ENABLE:
         s->pebs_enable = val;
         break;
@@ -2366,7 +2353,11 @@ PmuAccess pmu_wrmsr(PmuState *s, const PmuConfig *config, uint32_t msr,
         s->global_ctrl = val & global_mask(config);
         break;
     case REG_STATUS_RESET:
+        frozen = s->global_status & STATUS_CTR_FRZ;
         s->global_status &= ~val;
+        if (!frozen) {
+            return PMU_MSR_OK;
+        }
         break;
     case REG_STATUS_SET:
         s->global_status |= val & status_mask(config);
@@ -2407,7 +2398,7 @@ bool pmu_rdpmc(PmuState *s, const PmuConfig *config, uint32_t ecx,
         if (n >= NETBURST_COUNTERS) {
             return false;
         }
-        apply(s, config);
+        pmu_apply(s, config);
         *val = ecx & RDPMC_FAST ? (uint32_t)config->netburst->value[n] :
                config->netburst->value[n];
         return true;
@@ -2421,7 +2412,7 @@ bool pmu_rdpmc(PmuState *s, const PmuConfig *config, uint32_t ecx,
     } else if (n >= config->counters) {
         return false;
     }
-    apply(s, config);
+    pmu_apply(s, config);
     *val = s->value[n];
     return true;
 }
@@ -2435,7 +2426,7 @@ void pmu_smi(PmuState *s, const PmuConfig *config)
     if (!(s->debugctl & PMU_FREEZE_WHILE_SMM)) {
         return;
     }
-    apply(s, config);
+    pmu_apply(s, config);
     s->smm_frozen = true;
     s->smm_debugctl = s->debugctl;
     s->smm_global_ctrl = s->global_ctrl;
@@ -2448,7 +2439,7 @@ void pmu_rsm(PmuState *s, const PmuConfig *config)
     if (!s->smm_frozen) {
         return;
     }
-    apply(s, config);
+    pmu_apply(s, config);
     s->smm_frozen = false;
     s->debugctl = s->smm_debugctl;
     s->global_ctrl = s->smm_global_ctrl;
@@ -2458,7 +2449,7 @@ void pmu_rsm(PmuState *s, const PmuConfig *config)
 
 void pmu_change_svm(PmuState *s, const PmuConfig *config, bool svme, bool guest)
 {
-    apply(s, config);
+    pmu_apply(s, config);
     s->svme = svme;
     s->guest = guest;
     changed(s, config);

@@ -290,7 +290,6 @@ typedef struct PmuState {
     int64_t slack[PMU_NR_ROWS];
     /* See pmu_distances(); as it was when nothing was pending. */
     int64_t insns[PMU_NR_ROWS], branches[PMU_NR_ROWS];
-    uint64_t due[PMU_NR_ROWS];
     bool has_unknown;                   /* see pmu_take_unknown() */
     uint32_t unknown;
     uint64_t reported[4];               /* event codes, modulo 256 */
@@ -500,6 +499,25 @@ static inline void pmu_count(PmuState *s, PmuRow row, PmuQuantity quantity,
     }
 }
 
+/* Whether something may have overflowed that interrupts */
+static inline bool pmu_is_near(const PmuState *s)
+{
+    return (s->slack[PMU_OS] | s->slack[PMU_USR]) < 0;
+}
+
+/*
+ * Add what is pending to the counters, and look for overflows.  Near one, it is
+ * asked again and again how far it is, and nothing is pending.
+ */
+void pmu_add_pending(PmuState *s, const PmuConfig *config);
+
+static inline void pmu_apply(PmuState *s, const PmuConfig *config)
+{
+    if ((s->counted[PMU_OS] | s->counted[PMU_USR]) || pmu_is_near(s)) {
+        pmu_add_pending(s, config);
+    }
+}
+
 /*
  * How many instructions may retire in @row, each of which may count for
  * everything, before one of them makes a counter overflow that interrupts.
@@ -514,25 +532,32 @@ static inline void pmu_count(PmuState *s, PmuRow row, PmuQuantity quantity,
  */
 #define PMU_NEAR            8192
 
-uint32_t pmu_distance(PmuState *s, const PmuConfig *config, PmuRow row);
+static inline uint32_t pmu_distance(PmuState *s, const PmuConfig *config,
+                                    PmuRow row)
+{
+    if (s->slack[row] < PMU_NEAR) {
+        pmu_apply(s, config);
+    }
+    return s->slack[row] < UINT32_MAX ? (uint32_t)s->slack[row] : UINT32_MAX;
+}
 
 /*
  * The same in two numbers, for a caller who knows which instructions are
  * branches.  What is returned is how many instructions may retire before a
  * counter of instructions or clocks overflows; *@branches, how many branches
- * before a counter of branches does.  If *@branches is 0, *@due is the set of
- * PMU_BIT() of which the next one may make it overflow; otherwise it is 0.
+ * before a counter of branches does.
  */
-uint32_t pmu_distances(PmuState *s, const PmuConfig *config, PmuRow row,
-                       uint32_t *branches, uint64_t *due);
-
-/*
- * Look for overflows: set the bits of the status register, and freeze if that
- * is asked for (SDM 17.4.7, 18.2.4.1).  Returns whether a PMI is due, which is
- * then the caller's to deliver; pmu_wanted() and pmu_distance() may change
- * with it.  Cheap if there can be none.
- */
-bool pmu_sync(PmuState *s, const PmuConfig *config);
+static inline uint32_t pmu_distances(PmuState *s, const PmuConfig *config,
+                                     PmuRow row, uint32_t *branches)
+{
+    *branches = pmu_distance(s, config, row);
+    if (*branches >= PMU_NEAR) {
+        return *branches;
+    }
+    *branches = s->branches[row] < UINT32_MAX ? (uint32_t)s->branches[row] :
+                UINT32_MAX;
+    return s->insns[row] < UINT32_MAX ? (uint32_t)s->insns[row] : UINT32_MAX;
+}
 
 /*
  * All that has been counted is in value[] afterwards, for somebody who looks at
@@ -541,13 +566,29 @@ bool pmu_sync(PmuState *s, const PmuConfig *config);
 bool pmu_settle(PmuState *s, const PmuConfig *config);
 
 /*
+ * Look for overflows: set the bits of the status register, and freeze if that
+ * is asked for (SDM 17.4.7, 18.2.4.1).  Returns whether a PMI is due, which is
+ * then the caller's to deliver; pmu_wanted() and pmu_distance() may change
+ * with it.  Cheap if there can be none.
+ */
+static inline bool pmu_sync(PmuState *s, const PmuConfig *config)
+{
+    return (pmu_is_near(s) || s->pmi) && pmu_settle(s, config);
+}
+
+/*
  * PEBS (SDM 18.4.4, 18.9.4): a counter that overflows is armed, and its next
  * event has a record written.  The caller asks here for those whose event came
- * with what has just been counted, in front of pmu_sync(), has pebs_store()
- * write each, and calls pmu_pebs_done().  If it cannot @know the instruction,
- * the event after this one counts.  Bits are those of GLOBAL_STATUS.
+ * with what has just been counted, in front of pmu_sync(), and has pebs_store()
+ * write each, which calls pmu_pebs_done().  Bits are those of GLOBAL_STATUS.
  */
-uint64_t pmu_pebs_due(PmuState *s, const PmuConfig *config, bool known);
+static inline uint64_t pmu_pebs_due(PmuState *s, const PmuConfig *config)
+{
+    if (pmu_is_near(s)) {
+        pmu_apply(s, config);
+    }
+    return s->pebs_due;
+}
 
 /*
  * What became of it: the counter is loaded with *@reset unless that is NULL; if
@@ -555,6 +596,9 @@ uint64_t pmu_pebs_due(PmuState *s, const PmuConfig *config, bool known);
  */
 void pmu_pebs_done(PmuState *s, const PmuConfig *config, unsigned n,
                    const uint64_t *reset, bool threshold);
+
+/* The instruction is not known: the event after this one counts. */
+void pmu_pebs_forget(PmuState *s, const PmuConfig *config);
 
 /*
  * Load latency (SDM 18.8.1.2, 18.9.4.2): a load is tagged, and counts if its
@@ -580,7 +624,9 @@ static inline uint32_t pmu_tag_distance(const PmuState *s, PmuRow row)
 /* @n instructions have retired, no more than that; none of them was tagged. */
 static inline void pmu_tag_pass(PmuState *s, PmuRow row, uint32_t n)
 {
-    s->tag_left -= s->tags[row] ? n : 0;
+    if (s->tags[row]) {
+        s->tag_left -= n;
+    }
 }
 
 /*
@@ -625,8 +671,15 @@ PmuSources pmu_pebs_sources(const PmuConfig *config);
 bool pmu_splits_latency(const PmuConfig *config);
 
 /* The groups of counter @n's record, as in MSR_PEBS_DATA_CFG. */
-uint64_t pmu_pebs_groups(const PmuState *s, const PmuConfig *config,
-                         unsigned n);
+uint64_t pmu_adaptive_groups(const PmuState *s, const PmuConfig *config,
+                             unsigned n);
+
+static inline uint64_t pmu_pebs_groups(const PmuState *s,
+                                       const PmuConfig *config, unsigned n)
+{
+    return PMU_CAP_PEBS_FORMAT(config->perf_capabilities) < 4 ? 0 :
+           pmu_adaptive_groups(s, config, n);
+}
 
 /*
  * Whether what is next in @row may have a record.  If so, the caller of

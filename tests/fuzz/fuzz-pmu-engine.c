@@ -75,9 +75,13 @@ static const uint16_t events[] = {
 /* Store what is due, as far as the engine is concerned; returns that. */
 static uint64_t records(PmuState *s)
 {
-    uint64_t bits = pmu_pebs_due(s, &config, storing & 1);
+    uint64_t bits = pmu_pebs_due(s, &config);
     uint64_t reset = -(uint64_t)(storing >> 3);
 
+    if (bits && !(storing & 1)) {
+        pmu_pebs_forget(s, &config);
+        bits = 0;
+    }
     for (unsigned n = 0; n < PMU_NR_COUNTERS; n++) {
         if (bits & pmu_status_bit(n)) {
             pmu_pebs_done(s, &config, n, storing & 2 ? &reset : NULL,
@@ -304,18 +308,10 @@ static void run(PmuRow row, PmuQuantity kind, uint32_t n, uint8_t how)
     uint64_t quantities = PMU_BIT(PMU_INSNS) | PMU_BIT(mispredicted[kind]) |
                           (kind == PMU_INTERRUPTS ? 0 : PMU_BIT(kind));
     uint32_t distance, branches;
-    uint64_t branches_due;
     bool pmi = false;
 
     if (how & 1) {
-        distance = pmu_distances(&lazy, &config, row, &branches,
-                                 &branches_due);
-        if (branches && branches_due) {
-            fail("a branch that is due and is not");
-        }
-        if (!branches && !(branches_due & quantities)) {
-            branches = 1;           /* of those that are not due */
-        }
+        distance = pmu_distances(&lazy, &config, row, &branches);
         if (kind != PMU_INSNS && branches < distance) {
             distance = branches;
         }

@@ -2482,15 +2482,12 @@ static void test_overflow(void)
     g_assert_cmphex(rd(GLOBAL_STATUS), ==, 3);
 }
 
-static void check_distances(uint32_t insns, uint32_t branches, uint64_t due)
+static void check_distances(uint32_t insns, uint32_t branches)
 {
-    uint32_t got_branches;
-    uint64_t got_due;
+    uint32_t got;
 
-    g_assert_cmpint(pmu_distances(&pmu, &config, PMU_OS, &got_branches,
-                                  &got_due), ==, insns);
-    g_assert_cmpint(got_branches, ==, branches);
-    g_assert_cmphex(got_due, ==, due);
+    g_assert_cmpint(pmu_distances(&pmu, &config, PMU_OS, &got), ==, insns);
+    g_assert_cmpint(got, ==, branches);
 }
 
 /* A counter of rare branches does not make each instruction suspicious. */
@@ -2499,22 +2496,22 @@ static void test_distances(void)
     be_intel(0x5e);
     wr(PERFEVTSEL(0), RUN | INT | 0x40c4);
     wr(PMC(0), -3);
-    check_distances(UINT32_MAX, 2, 0);
+    check_distances(UINT32_MAX, 2);
     pmu_count(&pmu, PMU_OS, PMU_FAR, 2);
     g_assert_false(run(PMU_OS, 1000));
-    check_distances(UINT32_MAX, 0, Q(FAR));
+    check_distances(UINT32_MAX, 0);
     wr(PERFEVTSEL(1), RUN | INT | 0x01c5);
     wr(PMC(1), -1);
-    check_distances(UINT32_MAX, 0, Q(FAR) | Q_M_COND);
+    check_distances(UINT32_MAX, 0);
     wr(FIXED_CTR_CTRL, 8 | 1);
     wr(FIXED_CTR(0), ONES(WIDTH) - 9);
     wr(GLOBAL_CTRL, 0xf | FIXED_BIT(0));
-    check_distances(9, 0, Q(FAR) | Q_M_COND);
+    check_distances(9, 0);
     wr(PERFEVTSEL(0), RUN | 0x40c4);
     wr(PERFEVTSEL(1), USR | EN | INT | 0x01c5);
-    check_distances(9, UINT32_MAX, 0);
+    check_distances(9, UINT32_MAX);
     wr(FIXED_CTR_CTRL, 0);
-    check_distances(UINT32_MAX, UINT32_MAX, 0);
+    check_distances(UINT32_MAX, UINT32_MAX);
 }
 
 /* kvm-unit-tests: a preset of 1 - count ends at exactly 1. */
@@ -3045,12 +3042,10 @@ static uint64_t exact_distance(PmuRow row, bool *all)
 static bool run_insns(PmuRow row, uint32_t n, uint32_t distance)
 {
     bool by_branches = rnd() % 2, safe, pmi;
-    uint32_t branches;
-    uint64_t due;
+    uint32_t branches = 0;
 
     if (by_branches) {
-        distance = pmu_distances(&pmu, &config, row, &branches, &due);
-        g_assert_true(!branches || !due);
+        distance = pmu_distances(&pmu, &config, row, &branches);
     }
     do {
         uint64_t insn = random_insn();
@@ -3059,10 +3054,8 @@ static bool run_insns(PmuRow row, uint32_t n, uint32_t distance)
         n -= safe;
         distance -= safe;
         if (by_branches && (insn & ~(Q(INSNS) | Q_MEMORY))) {
-            safe &= branches || !(insn & due);
+            safe &= branches > 0;
             branches -= branches > 0;
-            /* The next one may be the one, of any kind. */
-            due |= branches ? 0 : ~(Q(INSNS) | Q_MEMORY);
         }
         pmi = model_insn(row, insn);
         for (uint64_t q = insn; q; q &= q - 1) {
@@ -3317,8 +3310,7 @@ static void test_memory(void)
         wr(PERFEVTSEL(1), RUN | 0x82d0);
         while (!pmi) {
             uint32_t branches;
-            uint64_t due;
-            uint32_t n = pmu_distances(&pmu, &config, PMU_USR, &branches, &due);
+            uint32_t n = pmu_distances(&pmu, &config, PMU_USR, &branches);
 
             g_assert_cmpint(loads, <, periods[i]);
             for (; n > 0; n--) {
@@ -3495,8 +3487,7 @@ static void test_fp_period(void)
         while (!pmi) {
             uint64_t fps[PMU_NR_FP] = { 0 };
             uint32_t branches;
-            uint64_t due;
-            uint32_t n = pmu_distances(&pmu, &config, PMU_USR, &branches, &due);
+            uint32_t n = pmu_distances(&pmu, &config, PMU_USR, &branches);
 
             fps[FP(PS256, MAC)] = rnd() % (n + 1);
             counts += 16 * fps[FP(PS256, MAC)];
