@@ -178,7 +178,7 @@ static void record(CPUX86State *env, RetireRow row, uint64_t ip,
 }
 
 /* Near branches are recorded where they are translated. */
-static void branch_retire_observe(CPUX86State *env, const RetireStory *story)
+static bool branch_retire_observe(CPUX86State *env, const RetireStory *story)
 {
     if (story->delivered) {
         env_archcpu(env)->branch_source.valid = false;
@@ -189,6 +189,7 @@ static void branch_retire_observe(CPUX86State *env, const RetireStory *story)
                story->delivered ? BRANCH_EVENT : BRANCH_FAR,
                pmu_pebs_near(&env_archcpu(env)->pmu, (PmuRow)story->row));
     }
+    return story->is_far;
 }
 
 static void branch_retire_delivered(CPUX86State *env, RetireRow row,

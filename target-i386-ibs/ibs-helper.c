@@ -90,7 +90,7 @@ static void find_physical(CPUX86State *env, IbsInsn *insn)
     }
 }
 
-static void ibs_retire_observe(CPUX86State *env, const RetireStory *story)
+static bool ibs_retire_observe(CPUX86State *env, const RetireStory *story)
 {
     X86CPU *cpu = env_archcpu(env);
     IbsState *s = &cpu->ibs;
@@ -104,7 +104,7 @@ static void ibs_retire_observe(CPUX86State *env, const RetireStory *story)
     unsigned samples;
 
     if (story->part) {
-        return;
+        return false;
     }
     if ((ibs_due(s) & IBS_FETCH) && (story->ip || story->next)) {
         find_fetch(env, &insn);
@@ -118,6 +118,7 @@ static void ibs_retire_observe(CPUX86State *env, const RetireStory *story)
                          s->reg[IBS_OP_DATA], s->reg[IBS_OP_DATA3]);
         signal_sample(cpu);
     }
+    return samples;
 }
 
 static void ibs_retire_delivered(CPUX86State *env, RetireRow row, uint64_t ip,

@@ -315,16 +315,16 @@ static void lwp_retire_begin(CPUX86State *env)
     clear_helper_retaddr();
 }
 
-static void lwp_retire_observe(CPUX86State *env, const RetireStory *story)
+static bool lwp_retire_observe(CPUX86State *env, const RetireStory *story)
 {
     LwpState *s = &env->lwp;
 
     if (story->entry) {
-        return;
+        return true;
     }
     if (s->started) {
         s->started = false;
-        return;
+        return true;
     }
     if (!story->part) {
         lwp_retire(s, &env->lwp_config, story);
@@ -336,6 +336,7 @@ static void lwp_retire_observe(CPUX86State *env, const RetireStory *story)
     if (s->npending && !story->trap && !s->deferred) {
         lwp_retire_begin(env);
     }
+    return true;
 }
 
 static bool lwp_retire_miss_due(CPUX86State *env, uint32_t ahead,

@@ -226,19 +226,23 @@ static void store_records(CPUX86State *env, const RetireStory *story)
     }
 }
 
-static void pmu_retire_sync(CPUX86State *env, const RetireStory *story)
+/* Whether what is wanted may have changed */
+static bool pmu_retire_sync(CPUX86State *env, const RetireStory *story)
 {
     X86CPU *cpu = env_archcpu(env);
+    bool pmi;
 
     if (unlikely(cpu->pmu.pebs_enable)) {
         store_records(env, story);
     }
-    if (pmu_sync(&cpu->pmu, &cpu->pmu_config)) {
+    pmi = pmu_sync(&cpu->pmu, &cpu->pmu_config);
+    if (pmi) {
         pmu_cpu_signal(env);
     }
+    return pmi || cpu->pmu_config.netburst;
 }
 
-static void pmu_retire_observe(CPUX86State *env, const RetireStory *story)
+static bool pmu_retire_observe(CPUX86State *env, const RetireStory *story)
 {
     RetireClass class = story->is_far ? RETIRE_FAR :
                         retire_class(story->branch, story->taken);
@@ -255,7 +259,7 @@ static void pmu_retire_observe(CPUX86State *env, const RetireStory *story)
     if (unlikely(pmu_tags(pmu_state(env), (PmuRow)story->row))) {
         pebs_cpu_tag(env, story);
     }
-    pmu_retire_sync(env, story);
+    return pmu_retire_sync(env, story);
 }
 
 const RetireObserver pmu_observer = {

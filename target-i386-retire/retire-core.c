@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* What retires: the account, and the way from there to the observers. */
+/* What retires: the account, the way to the observers, and TCG helpers. */
 
 #include "qemu/osdep.h"
 #include "qemu/log.h"
 #include "qemu/main-loop.h"
 #include "retire.h"
+#include "retire-mem.h"
+#include "decode-retire.h"
 #include "compat.h"
 #ifdef CONFIG_TCG
 #include "exec/helper-proto.h"
@@ -14,6 +16,12 @@
 #include "accel/tcg/tb-hash.h"
 #include "tcg/tcg.h"
 #endif
+
+/* Who is told @i-th, or NULL: who has been added last is told first. */
+static inline const RetireObserver *retire_observer(X86CPU *cpu, unsigned i)
+{
+    return cpu->retire_observer[RETIRE_MAX_OBSERVERS - 1 - i];
+}
 
 /* Report @n; who is not told now has been told when it still was. */
 static inline void report(CPUX86State *env, const RetireTotals *n)
@@ -87,19 +95,19 @@ void retire_cpu_arm(CPUX86State *env, RetireDistance *d)
 #endif
 }
 
-/* retire_cpu_sync(), if nothing is to be reported */
-static void sync_settled(CPUX86State *env, unsigned step)
+/* Who is told, what is wanted, and what blocks are to know of that */
+static void ask_wants(CPUX86State *env, unsigned step)
 {
     X86CPU *cpu = env_archcpu(env);
     RetireState *r = &env->retire;
+    RetireModels *models = retire_models(env);
     RetireWants wants = 0, common = RETIRE_WANT_RANGE;
-    const RetireObserver **last = retire_models(env)->told;
+    const RetireObserver **last = models->told;
     uint64_t told = 0;
-    RetireDistance d;
 
-    r->row = env->hflags & HF_CPL_MASK ? RETIRE_USR : RETIRE_OS;
-    for (int i = RETIRE_MAX_OBSERVERS; i-- > 0;) {
-        const RetireObserver *o = cpu->retire_observer[i];
+    r->row = retire_row(env);
+    for (int i = 0; i < RETIRE_MAX_OBSERVERS; i++) {
+        const RetireObserver *o = retire_observer(cpu, i);
         RetireWants w = o ? o->wants(env, r->row) : 0;
 
         if (w) {
@@ -110,6 +118,7 @@ static void sync_settled(CPUX86State *env, unsigned step)
         }
     }
     *last = NULL;
+    models->wants = wants;
     if ((wants & ~common) & RETIRE_WANT_RANGE) {
         /* Only who is told of each instruction can tell.  This is rare. */
         wants &= ~RETIRE_WANT_RANGE;
@@ -124,6 +133,16 @@ static void sync_settled(CPUX86State *env, unsigned step)
                         told << RETIRE_TB_OBSERVERS_SHIFT;
     if (told) {
         env->retire_flags |= (uint64_t)step << RETIRE_TB_STEP_SHIFT;
+    }
+}
+
+/* When that is known, and nothing is to be reported */
+static void go_on(CPUX86State *env)
+{
+    RetireWants wants = retire_models(env)->wants;
+    RetireDistance d;
+
+    if (wants) {
         retire_cpu_arm(env, &d);
     }
     if (wants & (RETIRE_WANT_SOURCES | RETIRE_WANT_FETCHES)) {
@@ -134,7 +153,8 @@ static void sync_settled(CPUX86State *env, unsigned step)
 void retire_cpu_sync(CPUX86State *env, unsigned step)
 {
     retire_cpu_settle(env);
-    sync_settled(env, step);
+    ask_wants(env, step);
+    go_on(env);
 }
 
 void cpu_sync_retire(CPUX86State *env)
@@ -145,11 +165,39 @@ void cpu_sync_retire(CPUX86State *env)
 }
 
 #ifdef CONFIG_TCG
+/*
+ * Report, tell all observers in @told, a bit for each, @story, and sync; with
+ * @ask, the instruction itself may have changed what somebody wants.
+ */
+static void observe(CPUX86State *env, const RetireStory *story, unsigned told,
+                    bool ask)
+{
+    X86CPU *cpu = env_archcpu(env);
+    RetireState *r = &env->retire;
+
+    r->clock += story->part ? 0 : RETIRE_CHARGE(1, 0);
+    retire_cpu_settle(env);
+    for (; told; told &= told - 1) {
+        const RetireObserver *o = retire_observer(cpu, ctz32(told));
+
+        if (o) {
+            ask |= o->observe(env, story);
+        }
+    }
+    if (ask || r->row != retire_row(env) ||
+        (retire_models(env)->wants & RETIRE_WANT_RANGE)) {
+        ask_wants(env, 0);
+    } else {
+        env->retire_flags &= (1ull << RETIRE_TB_STEP_SHIFT) - 1;
+    }
+    go_on(env);
+}
+
 void retire_cpu_one(CPUX86State *env)
 {
     RetireStory story = { .row = RETIRE_OS, .entry = true };
 
-    retire_cpu_observe(env, &story, UINT_MAX);
+    observe(env, &story, RETIRE_ALL_OBSERVERS, true);
 }
 
 void retire_cpu_delivered(CPUX86State *env, RetireRow row, uint64_t ip,
@@ -163,31 +211,16 @@ void retire_cpu_delivered(CPUX86State *env, RetireRow row, uint64_t ip,
             .delivered = true,
         };
 
-        retire_cpu_observe(env, &story, UINT_MAX);
+        observe(env, &story, RETIRE_ALL_OBSERVERS, true);
         return;
     }
-    for (int i = RETIRE_MAX_OBSERVERS; i-- > 0;) {
-        const RetireObserver *o = cpu->retire_observer[i];
+    for (int i = 0; i < RETIRE_MAX_OBSERVERS; i++) {
+        const RetireObserver *o = retire_observer(cpu, i);
 
         if (o && o->delivered) {
             o->delivered(env, row, ip, vector);
         }
     }
-}
-
-void retire_cpu_observe(CPUX86State *env, const RetireStory *story,
-                        unsigned told)
-{
-    X86CPU *cpu = env_archcpu(env);
-
-    env->retire.clock += story->part ? 0 : RETIRE_CHARGE(1, 0);
-    retire_cpu_settle(env);
-    for (int i = RETIRE_MAX_OBSERVERS; i-- > 0;) {
-        if (cpu->retire_observer[i] && (told >> i & 1)) {
-            cpu->retire_observer[i]->observe(env, story);
-        }
-    }
-    sync_settled(env, 0);
 }
 
 void retire_exec_exit(CPUX86State *env)
@@ -254,53 +287,87 @@ RetireCode *retire_code(CPUX86State *env)
     return code;
 }
 
-#ifndef CONFIG_USER_ONLY
-const void *retire_find_block(CPUX86State *env, tb_page_addr_t phys)
+/*
+ * Blocks that are found by their physical addresses: QEMU's jump cache has room
+ * for one at each pc, which is most often the whole block.
+ */
+static inline unsigned block_index(tb_page_addr_t phys, unsigned step)
 {
-    CPUState *cs = env_cpu(env);
-    CPUJumpCache *jc = cs->tb_jmp_cache;
-    RetireCode *code = retire_code(env);
-    const TranslationBlock **known, *tb;
-    uint64_t cs_base;
-    uint32_t flags, hash;
-    const void *ptr;
-    vaddr pc;
+    uint32_t key = phys * RETIRE_BLOCK_MAX + step;
 
-    retire_get_tb_state(env, &pc, &cs_base, &flags);
-    hash = tb_jmp_cache_hash_func(pc);
-    if (unlikely(!code->block)) {
-        code->block = g_new0(const TranslationBlock *, RETIRE_NR_BLOCKS);
+    return key * 0x9e3779b1u / (UINT32_MAX / RETIRE_NR_BLOCKS + 1);
+}
+
+/* The one at @phys, if it is still what would be found; or NULL. */
+static inline const TranslationBlock *
+known_block(CPUX86State *env, tb_page_addr_t phys, vaddr pc, uint64_t cs_base,
+            uint32_t flags, uint32_t cflags)
+{
+    const RetireCode *code = &retire_models(env)->code;
+    const TranslationBlock *tb;
+
+    if (code->flushes != qatomic_read(&tb_ctx.tb_flush_count) || !code->block ||
+        qemu_loglevel_mask(CPU_LOG_TB_CPU | CPU_LOG_EXEC)) {
+        return NULL;
     }
-    known = &code->block[(phys + retire_tb_step(cs_base) * 64) %
-                         RETIRE_NR_BLOCKS];
-    tb = *known;
-    if (tb && tb_page_addr0(tb) == phys && tb_page_addr1(tb) == -1 &&
-        (tb->pc == pc || (tb_cflags(tb) & CF_PCREL)) &&
-        tb->cs_base == cs_base && tb->flags == flags &&
-        tb_cflags(tb) == curr_cflags(cs)) {
-        jc->array[hash].pc = pc;
-        qatomic_set(&jc->array[hash].tb, (TranslationBlock *)tb);
-        if (likely(QTAILQ_EMPTY(&cs->breakpoints) &&
-                   !qemu_loglevel_mask(CPU_LOG_TB_CPU | CPU_LOG_EXEC))) {
-            cs->neg.can_do_io = true;
-            return tb->tc.ptr;
-        }
+    tb = code->block[block_index(phys, retire_tb_step(cs_base))];
+    return tb && tb_page_addr0(tb) == phys && tb_page_addr1(tb) == -1 &&
+           (tb->pc == pc || (cflags & CF_PCREL)) &&
+           tb->cs_base == cs_base && tb->flags == flags &&
+           tb_cflags(tb) == cflags ? tb : NULL;
+}
+
+static __attribute__((noinline)) const void *
+look_up_block(CPUX86State *env, tb_page_addr_t phys)
+{
+    RetireCode *code = retire_code(env);
+    unsigned index = block_index(phys, retire_tb_step(env->retire_flags));
+    const void *ptr = helper_lookup_tb_ptr(env);
+    unsigned hash = tb_jmp_cache_hash_func(retire_linear(env->eip,
+                                                         retire_cs_base(env)));
+
+    /* It does without, if memory is what a program in user mode leaves. */
+    if (!code->block) {
+        code->block = g_try_new0(const TranslationBlock *, RETIRE_NR_BLOCKS);
     }
-    ptr = helper_lookup_tb_ptr(env);
-    *known = qatomic_read(&jc->array[hash].tb);
+    if (code->block) {
+        code->block[index] =
+            qatomic_read(&env_cpu(env)->tb_jmp_cache->array[hash].tb);
+    }
     return ptr;
 }
-#endif
 
+/* The first @step instructions of @tb, which is what is next */
 static const void *step_block(CPUX86State *env, const TranslationBlock *tb,
                               uint32_t step)
 {
+    tb_page_addr_t phys = tb_page_addr0(tb);
+    const TranslationBlock *known;
+
     env->retire_flags |= (uint64_t)step << RETIRE_TB_STEP_SHIFT;
-#ifdef CONFIG_USER_ONLY
-    return helper_lookup_tb_ptr(env);
-#else
-    return retire_find_block(env, tb_page_addr0(tb));
-#endif
+    known = known_block(env, phys, tb->pc,
+                        (uint32_t)tb->cs_base | env->retire_flags, tb->flags,
+                        tb_cflags(tb));
+    return likely(known) ? known->tc.ptr : look_up_block(env, phys);
+}
+
+/* What is behind step @tb */
+static __attribute__((noinline)) const void *
+next_block(CPUX86State *env, const TranslationBlock *tb)
+{
+    const TranslationBlock *known;
+    uint64_t cs_base;
+    tb_page_addr_t phys;
+    uint32_t flags;
+    vaddr pc;
+
+    retire_get_tb_state(env, &pc, &cs_base, &flags);
+    if (!retire_mem_code(env, pc, tb->ask_data, &phys) ||
+        !QTAILQ_EMPTY(&env_cpu(env)->breakpoints)) {
+        return helper_lookup_tb_ptr(env);
+    }
+    known = known_block(env, phys, pc, cs_base, flags, tb_cflags(tb));
+    return likely(known) ? known->tc.ptr : look_up_block(env, phys);
 }
 
 /* Whether not all of block @tb at effective address @ip is in the range. */
@@ -351,11 +418,12 @@ ask_observers(CPUX86State *env, const TranslationBlock *tb, int32_t charge)
 }
 
 /*
- * TCGCPUOps.tb_ask: the budget is exhausted, or the range divides @tb.  What
- * runs is the block itself, one that is as long as how far it is to something
- * that has to be observed, or what leaves for QEMU's main loop.
+ * The budget is exhausted, or the range divides @tb.  What runs is the block
+ * itself, one that is as long as how far it is to something that has to be
+ * observed, or what leaves for QEMU's main loop.
  */
-const void *retire_tb_ask(CPUState *cs, const TranslationBlock *tb)
+static __attribute__((noinline)) const void *
+first_block(CPUState *cs, const TranslationBlock *tb)
 {
     CPUX86State *env = cpu_env(cs);
     RetireState *r = &env->retire;
@@ -383,5 +451,95 @@ const void *retire_tb_ask(CPUState *cs, const TranslationBlock *tb)
         }
     }
     return ask_observers(env, tb, charge);
+}
+
+/* TCGCPUOps.tb_ask: @tb asks before it begins; or it is a step, behind it. */
+const void *retire_tb_ask(CPUState *cs, const TranslationBlock *tb)
+{
+    return retire_tb_step(tb->cs_base) ? next_block(cpu_env(cs), tb) :
+           first_block(cs, tb);
+}
+
+/* The instruction at @ip is next, in a block that cannot ask first. */
+void helper_retire_begin(CPUX86State *env, target_ulong ip)
+{
+    env->eip = ip;
+    /* What was due in the block before comes first. */
+    retire_cpu_settle(env);
+    retire_cpu_begin(env);
+}
+
+static void add_accesses(CPUX86State *env, RetireStory *story, bool has)
+{
+    if (has) {
+        story->access = retire_models(env)->accesses.access;
+        story->nr_accesses = retire_models(env)->accesses.nr;
+    }
+}
+
+/*
+ * The instruction at @ip has retired, and EIP is that of the next one: a #PF
+ * raised here is between the two.
+ */
+__attribute__((flatten))
+void helper_retire_observe(CPUX86State *env, target_ulong ip, uint32_t desc)
+{
+    RetireStory story = {
+        .ip = ip,
+        .next = ip + (desc >> RETIRE_DESC_LENGTH_SHIFT),
+        .target = env->eip,
+        .row = desc & RETIRE_DESC_USR ? RETIRE_USR : RETIRE_OS,
+        .branch = desc & RETIRE_ROW_BRANCH,
+        .taken = desc & RETIRE_DESC_TAKEN,
+        .is_far = desc & RETIRE_ROW_FAR,
+        .entry = desc & RETIRE_ROW_ENTRY,
+        .int1 = (uint16_t)desc == X86_RETIRE_INT1,
+        .trap = (desc & RETIRE_DESC_TF) || env_cpu(env)->watchpoint_hit,
+    };
+
+    if (story.branch && retire_wants(env, RETIRE_WANT_PREDICT)) {
+        uint64_t last = retire_models(env)->predictor.last;
+
+        story.predicted = !(last & RETIRE_BRANCH_UNEXPECTED);
+        story.mispredicted = last & RETIRE_BRANCH_MISPREDICTED;
+    }
+    add_accesses(env, &story, desc & RETIRE_DESC_STORY);
+    observe(env, &story,
+            desc >> RETIRE_DESC_OBSERVERS_SHIFT & RETIRE_ALL_OBSERVERS,
+            (uint16_t)desc & ~RETIRE_ROW_BRANCH);
+}
+
+/* The near branch at @from has been taken. */
+void helper_retire_taken(CPUX86State *env, target_ulong from, target_ulong to)
+{
+    retire_models(env)->taken->taken(env, from, to);
+}
+
+/*
+ * A REP string instruction at @ip is left before it has finished, and begins
+ * again; its block has @charged it, or it is observed.
+ */
+void helper_retire_repeat(CPUX86State *env, uint32_t charged, target_ulong ip)
+{
+    RetireState *r = &env->retire;
+    RetireDistance d;
+
+    if (!charged) {
+        unsigned told = retire_tb_observers(env->retire_flags);
+        RetireStory story = { .ip = ip, .row = r->row, .part = true };
+
+        env->eip = ip;
+        add_accesses(env, &story, retire_wants(env, RETIRE_WANT_STORY));
+        observe(env, &story, told, true);
+        return;
+    }
+    if (retire_eligible(r, ip)) {
+        r->budget += RETIRE_CHARGE(1, 0);
+    }
+    if (retire_wants(env, RETIRE_WANT_ACCESSES)) {
+        /* The budget knows nothing of iterations. */
+        retire_cpu_settle(env);
+        retire_cpu_arm(env, &d);
+    }
 }
 #endif

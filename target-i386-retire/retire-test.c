@@ -75,13 +75,13 @@ static void show_accesses(GString *line, const RetireStory *story)
     }
 }
 
-static void test_observe(CPUX86State *env, const RetireStory *story)
+static bool test_observe(CPUX86State *env, const RetireStory *story)
 {
     g_autoptr(GString) line = NULL;
 
     /* Not only the Nth are told of: others may be wanted by somebody else. */
     if (story->part || ++retired % every) {
-        return;
+        return false;
     }
     line = g_string_new("retire-test:");
     g_string_append_printf(line, " n=%" PRIu64 " ip=%" PRIx64 " next=%" PRIx64
@@ -95,6 +95,7 @@ static void test_observe(CPUX86State *env, const RetireStory *story)
     show_branches(line, &env_archcpu(env)->branch_ring);
     show_accesses(line, story);
     qemu_log("%s\n", line->str);
+    return false;
 }
 
 static const RetireObserver test_observer = {

@@ -26,8 +26,9 @@ typedef struct RetireObserver {
     /*
      * The instruction of @story has retired, which no @n has in it, and @env
      * has the state between it and the next one; may raise an exception there.
+     * Returns whether that may have changed what this observer wants.
      */
-    void (*observe)(CPUX86State *env, const RetireStory *story);
+    bool (*observe)(CPUX86State *env, const RetireStory *story);
     /* RETIRE_WANT_TAKEN: effective addresses; EIP need not be that of @to. */
     void (*taken)(CPUX86State *env, uint64_t from, uint64_t to);
     /*
@@ -61,11 +62,10 @@ static inline RetireWants retire_tb_wants(uint64_t flags)
     return flags >> RETIRE_TB_WANTS_SHIFT & RETIRE_WANT_OF_BLOCKS;
 }
 
-/* A bit for each of X86CPU.retire_observer[] */
+/* A bit for each of X86CPU.retire_observer[], the last of which is bit 0 */
 static inline unsigned retire_tb_observers(uint64_t flags)
 {
-    return flags >> RETIRE_TB_OBSERVERS_SHIFT &
-           ((1 << RETIRE_MAX_OBSERVERS) - 1);
+    return flags >> RETIRE_TB_OBSERVERS_SHIFT & RETIRE_ALL_OBSERVERS;
 }
 
 /* How many instructions, the last of which is observed; or 0. */
@@ -139,10 +139,6 @@ void retire_cpu_sync(CPUX86State *env, unsigned step);
 /* The instruction at EIP is next: RetireObserver.begin. */
 void retire_cpu_begin(CPUX86State *env);
 
-/* Report, tell all observers in @told, a bit for each, @story, and sync. */
-void retire_cpu_observe(CPUX86State *env, const RetireStory *story,
-                        unsigned told);
-
 /*
  * Caches and TLBs are going to be asked, as far as @wants says; the mapping may
  * have changed.
@@ -171,7 +167,7 @@ static inline void retire_settle(CPUX86State *env)
 
 /*
  * TranslationBlock.ask_data of a block that charges @charge: see
- * retire_tell_late() for @lengths.
+ * retire_tell_late() for @lengths.  That of a step is its MMU index.
  */
 static inline uint64_t retire_ask_data(int32_t charge, uint64_t lengths)
 {
@@ -193,14 +189,6 @@ const void *retire_tb_ask(CPUState *cs, const TranslationBlock *tb);
 /* It is empty if there has been a flush. */
 RetireCode *retire_code(CPUX86State *env);
 void retire_code_free(RetireCode *code);
-
-#ifndef CONFIG_USER_ONLY
-/*
- * As helper_lookup_tb_ptr(), and that will find it without a search, the block
- * at EIP.  @phys is its address; the page is mapped, for it has just been used.
- */
-const void *retire_find_block(CPUX86State *env, tb_page_addr_t phys);
-#endif
 
 /*
  * Descriptor of an access: TCG_MEM_FILTER_LIMIT has RETIRE_LINE_SIZE less its

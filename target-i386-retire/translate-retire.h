@@ -47,10 +47,10 @@ static void gen_WBINVD(struct DisasContext *s, X86DecodedInsn *decode);
 /*
  * Called where an exit of the block is emitted: in front of a jump, and, when
  * EIP is that of the next instruction, at the end.  The former returns false
- * if the exit may not be chained.
+ * if the exit may not be chained.  The latter may be, if it @chains.
  */
 static bool retire_gen_jump(struct DisasContext *s, int tb_num);
-static void retire_gen_exit(struct DisasContext *s);
+static void retire_gen_exit(struct DisasContext *s, bool chains);
 
 /*
  * How many iterations of a REP, one less than a power of two, may follow each

@@ -153,7 +153,8 @@ typedef struct RetireFetch {
 } RetireFetch;
 
 #define RETIRE_MAX_OBSERVERS    5
-#define RETIRE_NR_BLOCKS        4096
+#define RETIRE_ALL_OBSERVERS    ((1u << RETIRE_MAX_OBSERVERS) - 1)
+#define RETIRE_NR_BLOCKS        16384
 
 /* What is known of translated code, which has been flushed @flushes times */
 typedef struct RetireCode {
@@ -161,29 +162,9 @@ typedef struct RetireCode {
     /* A return address, and what its instruction's insn_start has */
     uintptr_t ra;
     uint64_t start[2];
-    /* RETIRE_NR_BLOCKS by physical addresses, or NULL: retire_find_block() */
+    /* RETIRE_NR_BLOCKS, by physical address and step; or NULL */
     const struct TranslationBlock **block;
 } RetireCode;
-
-/* What translated code looks into */
-typedef struct RetireModels {
-    /* Who is told, and NULL; who has been added last is told first. */
-    const struct RetireObserver *told[RETIRE_MAX_OBSERVERS + 1];
-    const struct RetireObserver *taken;     /* who has RETIRE_WANT_TAKEN */
-    RetireFilter filter;
-    RetirePredictor predictor;
-    RetireAccesses accesses;
-    RetireFetch fetch;
-    uint64_t fp[RETIRE_NR_ROWS][RETIRE_NR_FP];  /* retired, not reported yet */
-    RetireTlb tlb;
-    RetireCode code;
-} RetireModels;
-
-#define RETIRE_REFCLK_UNIT      1000
-#define RETIRE_INSN_CLOCKS_MAX  1000
-#define RETIRE_REFCLK_RATIO_MAX 10000
-#define RETIRE_LATENCY_MAX      1000000
-#define RETIRE_ASSOC_MAX        128
 
 /*
  * What an observer wants.  All observers' wants together are flags of
@@ -218,6 +199,27 @@ typedef enum RetireWants {
 #define RETIRE_WANT_OF_BLOCKS   0xfffff
 
 #define RETIRE_WANT_LBR_OF(branch) (1 << (7 + (branch)))
+
+/* What translated code looks into */
+typedef struct RetireModels {
+    /* Who is told, and NULL; who has been added last is told first. */
+    const struct RetireObserver *told[RETIRE_MAX_OBSERVERS + 1];
+    const struct RetireObserver *taken;     /* who has RETIRE_WANT_TAKEN */
+    RetireWants wants;      /* of all who are told */
+    RetireFilter filter;
+    RetirePredictor predictor;
+    RetireAccesses accesses;
+    RetireFetch fetch;
+    uint64_t fp[RETIRE_NR_ROWS][RETIRE_NR_FP];  /* retired, not reported yet */
+    RetireTlb tlb;
+    RetireCode code;
+} RetireModels;
+
+#define RETIRE_REFCLK_UNIT      1000
+#define RETIRE_INSN_CLOCKS_MAX  1000
+#define RETIRE_REFCLK_RATIO_MAX 10000
+#define RETIRE_LATENCY_MAX      1000000
+#define RETIRE_ASSOC_MAX        128
 
 /*
  * A block of @insns instructions takes RETIRE_CHARGE(insns, branch) off

@@ -353,7 +353,7 @@ static void check_gathered(void)
 }
 
 /*
- * The core's part, as retire-core.c and retire-helper.c have it
+ * The core's part, as retire-core.c has it
  */
 
 static RetireTotals take_totals(RetireState *r,

@@ -273,7 +273,7 @@ static bool state_valid(const LwpState *s, uint32_t features, bool avail)
 }
 
 /*
- * The core's part, as retire-core.c and retire-helper.c have it: the account,
+ * The core's part, as retire-core.c has it: the account,
  * and what blocks are told.
  */
 static void report_account(void)
