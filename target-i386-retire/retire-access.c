@@ -564,7 +564,9 @@ void retire_cpu_access(CPUX86State *env, vaddr addr, unsigned size,
 {
     bool store = type == MMU_DATA_STORE;
     bool accesses = retire_wants(env, RETIRE_WANT_ACCESSES);
-    bool story = retire_wants(env, RETIRE_WANT_STORY);
+    /* While more may retire unseen, nobody looks behind this one. */
+    bool story = retire_wants(env, RETIRE_WANT_STORY) &&
+                 env->retire.budget < RETIRE_CHARGE(1, 0);
     uint64_t start[INSN_START_WORDS];
     uint32_t desc;
 
