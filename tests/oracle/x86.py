@@ -141,6 +141,9 @@ class Trace:
         for insn, state, accesses in self.starts():
             ip = insn.pc
             entry = state and self.entry_ip(ip, state)
+            if last and last.kind == RETURN and last_state and (
+                    last_state[16] == ip):
+                entry = None            # It was interrupted there.
             handler = insn if entry is not None else None
             if handler:
                 ip = entry
