@@ -1011,6 +1011,7 @@ void pmu_config_init(PmuConfig *config, const PmuFlavour *flavour)
 
     *config = (PmuConfig) {
         .flavour = flavour,
+        .value_mask = ones(flavour->width),
         .pdcm = flavour->caps,
         .perfctr_core = flavour->amd & CORE_EXT,
         .perfmon_v2 = flavour->amd & V2,
@@ -1109,11 +1110,6 @@ bool pmu_masks_lvtpc(const PmuConfig *config)
 /*
  * What the registers can hold
  */
-
-static uint64_t value_mask(const PmuConfig *config)
-{
-    return ones(config->flavour->width);
-}
 
 bool pmu_has_pebs(const PmuConfig *config)
 {
@@ -1733,7 +1729,7 @@ static void set_slack(PmuState *s, const PmuConfig *config)
         if (!counter->interrupts) {
             continue;
         }
-        run = distance(s, config, counter, n, value_mask(config) - values[n]);
+        run = distance(s, config, counter, n, config->value_mask - values[n]);
         os = counter->rows >> PMU_OS & 1 ? run : FAR_AWAY;
         usr = counter->rows >> PMU_USR & 1 ? run : FAR_AWAY;
         if (counter->add & (B(INSNS) | B(CYCLES) | B(REF_CYCLES) |
@@ -1879,7 +1875,7 @@ static void count_netburst(PmuState *s, const PmuConfig *config)
 
 static void count(PmuState *s, const PmuConfig *config)
 {
-    uint64_t mask = value_mask(config);
+    uint64_t mask = config->value_mask;
 
     for (uint32_t left = s->running; left; left &= left - 1) {
         unsigned n = (unsigned)__builtin_ctz(left);
@@ -1923,6 +1919,9 @@ void pmu_add_pending(PmuState *s, const PmuConfig *config)
         count(s, config);
     }
     for (int r = 0; r < PMU_NR_ROWS; r++) {
+        if (!s->counted[r]) {
+            continue;
+        }
         /* Clocks are set anew. */
         for (uint64_t n = s->counted[r] & ~(B(CYCLES) | B(REF_CYCLES)); n;
              n &= n - 1) {
@@ -1972,7 +1971,7 @@ void pmu_pebs_done(PmuState *s, const PmuConfig *config, unsigned n,
     s->pebs_armed &= ~bit;
     s->global_status &= ~bit;
     if (reset) {
-        s->value[n] = *reset & value_mask(config);
+        s->value[n] = *reset & config->value_mask;
     }
     if (threshold) {
         s->global_status |= STATUS_OVF_BUF;
@@ -2259,7 +2258,7 @@ static uint64_t reserved(const PmuConfig *config, PmuReg reg)
     case REG_EVTSEL:
         return ~evtsel_mask(config, 0);
     case REG_PMC_FULL:
-        return ~value_mask(config);
+        return ~config->value_mask;
     case REG_FIXED_CTRL:
         return ~fixed_ctrl_mask(config);
     case REG_GLOBAL_CTRL:
@@ -2283,7 +2282,7 @@ static uint64_t reserved(const PmuConfig *config, PmuReg reg)
 static PmuAccess write_value(PmuState *s, const PmuConfig *config, unsigned n,
                              uint64_t val)
 {
-    s->value[n] = val & value_mask(config);
+    s->value[n] = val & config->value_mask;
     s->pebs_armed &= ~pmu_status_bit(n);
     set_slack(s, config);
     return PMU_MSR_OK;
@@ -2466,11 +2465,11 @@ bool pmu_load_state(PmuState *s, const PmuConfig *config)
 
         present &= n || !pmu_has_tsc(config);
         bad |= s->evtsel[n] & ~(present ? evtsel_mask(config, n) : 0);
-        bad |= s->value[n] & ~(present ? value_mask(config) : 0);
+        bad |= s->value[n] & ~(present ? config->value_mask : 0);
     }
     for (unsigned i = 0; i < PMU_MAX_FIXED; i++) {
         bad |= s->value[PMU_FIXED(i)] &
-               ~(i < config->fixed ? value_mask(config) : 0);
+               ~(i < config->fixed ? config->value_mask : 0);
     }
     bad |= s->fixed_ctr_ctrl & ~fixed_ctrl_mask(config);
     bad |= s->global_ctrl & ~global_mask(config);

@@ -171,6 +171,7 @@ struct NetburstState;
  */
 typedef struct PmuConfig {
     const PmuFlavour *flavour;
+    uint64_t value_mask;    /* the bits of a counter */
     uint8_t version;        /* CPUID.0AH:EAX[7:0]; 0: not architectural */
     uint8_t counters;       /* general-purpose ones */
     uint8_t fixed;          /* fixed-function ones */
