@@ -61,6 +61,7 @@ static inline void retire_set_cpuid_cache(CPUX86State *env, RetireLevel level,
 #endif
 #ifndef CONFIG_USER_ONLY
 #include "qapi/qapi-commands-misc-i386.h"
+#include "system/memory.h"
 #endif
 
 #ifdef CONFIG_TCG

@@ -291,7 +291,7 @@ RetireCode *retire_code(CPUX86State *env)
  * Blocks that are found by their physical addresses: QEMU's jump cache has room
  * for one at each pc, which is most often the whole block.
  */
-static inline unsigned block_index(tb_page_addr_t phys, unsigned step)
+static inline unsigned block_index(uint64_t phys, unsigned step)
 {
     uint32_t key = phys * RETIRE_BLOCK_MAX + step;
 
@@ -300,7 +300,7 @@ static inline unsigned block_index(tb_page_addr_t phys, unsigned step)
 
 /* The one at @phys, if it is still what would be found; or NULL. */
 static inline const TranslationBlock *
-known_block(CPUX86State *env, tb_page_addr_t phys, vaddr pc, uint64_t cs_base,
+known_block(CPUX86State *env, uint64_t phys, vaddr pc, uint64_t cs_base,
             uint32_t flags, uint32_t cflags)
 {
     const RetireCode *code = &retire_models(env)->code;
@@ -318,7 +318,7 @@ known_block(CPUX86State *env, tb_page_addr_t phys, vaddr pc, uint64_t cs_base,
 }
 
 static __attribute__((noinline)) const void *
-look_up_block(CPUX86State *env, tb_page_addr_t phys)
+look_up_block(CPUX86State *env, uint64_t phys)
 {
     RetireCode *code = retire_code(env);
     unsigned index = block_index(phys, retire_tb_step(env->retire_flags));
@@ -341,7 +341,7 @@ look_up_block(CPUX86State *env, tb_page_addr_t phys)
 static const void *step_block(CPUX86State *env, const TranslationBlock *tb,
                               uint32_t step)
 {
-    tb_page_addr_t phys = tb_page_addr0(tb);
+    uint64_t phys = tb_page_addr0(tb);
     const TranslationBlock *known;
 
     env->retire_flags |= (uint64_t)step << RETIRE_TB_STEP_SHIFT;
@@ -356,8 +356,7 @@ static __attribute__((noinline)) const void *
 next_block(CPUX86State *env, const TranslationBlock *tb)
 {
     const TranslationBlock *known;
-    uint64_t cs_base;
-    tb_page_addr_t phys;
+    uint64_t cs_base, phys;
     uint32_t flags;
     vaddr pc;
 

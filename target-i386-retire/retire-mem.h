@@ -92,7 +92,7 @@ static inline CPUTLBEntryFull *retire_mem_full(CPUX86State *env, uint64_t addr,
 
 /* Where the RAM is that code at linear address @addr is in. */
 static inline bool retire_mem_code(CPUX86State *env, uint64_t addr,
-                                   int mmu_idx, tb_page_addr_t *ram)
+                                   int mmu_idx, uint64_t *ram)
 {
     const CPUTLBEntry *entry = retire_mem_entry(env, addr, MMU_INST_FETCH,
                                                 mmu_idx);
@@ -117,7 +117,7 @@ static inline void *retire_mem_tlb(CPUX86State *env, uint64_t addr, int mmu_idx)
 }
 #else
 static inline bool retire_mem_code(CPUX86State *env, uint64_t addr,
-                                   int mmu_idx, tb_page_addr_t *ram)
+                                   int mmu_idx, uint64_t *ram)
 {
     *ram = addr;
     return true;
