@@ -65,6 +65,16 @@ static inline const CPUTLBEntry *retire_mem_entry(CPUX86State *env,
            entry : NULL;
 }
 
+/* And all that the TLB knows of it */
+static inline CPUTLBEntryFull *retire_mem_full_of(CPUX86State *env,
+                                                  const CPUTLBEntry *entry,
+                                                  int mmu_idx)
+{
+    CPUTLB *tlb = &env_cpu(env)->neg.tlb;
+
+    return &tlb->d[mmu_idx].fulltlb[entry - tlb->f[mmu_idx].table];
+}
+
 /*
  * All that the TLB knows of a page, and its flags, wherever it has to look for
  * it, without an exception; or NULL.
@@ -74,14 +84,13 @@ static inline CPUTLBEntryFull *retire_mem_full(CPUX86State *env, uint64_t addr,
                                                int *flags)
 {
     const CPUTLBEntry *entry = retire_mem_entry(env, addr, type, mmu_idx);
-    CPUTLB *tlb = &env_cpu(env)->neg.tlb;
     CPUTLBEntryFull *full;
     int error_code;
     void *host;
 
     *flags = 0;
     if (entry) {
-        return &tlb->d[mmu_idx].fulltlb[entry - tlb->f[mmu_idx].table];
+        return retire_mem_full_of(env, entry, mmu_idx);
     }
     /* Looking for a page must not change what an exception reports. */
     error_code = env->error_code;
@@ -96,13 +105,12 @@ static inline bool retire_mem_code(CPUX86State *env, uint64_t addr,
 {
     const CPUTLBEntry *entry = retire_mem_entry(env, addr, MMU_INST_FETCH,
                                                 mmu_idx);
-    CPUTLB *tlb = &env_cpu(env)->neg.tlb;
     const CPUTLBEntryFull *full;
 
     if (!entry) {
         return false;
     }
-    full = &tlb->d[mmu_idx].fulltlb[entry - tlb->f[mmu_idx].table];
+    full = retire_mem_full_of(env, entry, mmu_idx);
     *ram = full->xlat_offset + addr;
     return memory_region_is_ram(full->section->mr);
 }

@@ -1718,35 +1718,34 @@ static void set_slack(PmuState *s, const PmuConfig *config)
     NetburstState *nb = config->netburst;
     const PmuCounter *counters = nb ? nb->counter : s->counter;
     const uint64_t *values = nb ? nb->value : s->value;
-    int64_t insns_os = FAR_AWAY, branches_os = FAR_AWAY;
-    int64_t insns_usr = FAR_AWAY, branches_usr = FAR_AWAY;
+    int64_t insns[PMU_NR_ROWS] = { FAR_AWAY, FAR_AWAY };
+    int64_t branches[PMU_NR_ROWS] = { FAR_AWAY, FAR_AWAY };
 
     for (uint32_t left = s->running; left; left &= left - 1) {
         unsigned n = (unsigned)__builtin_ctz(left);
         const PmuCounter *counter = &counters[n];
-        int64_t run, os, usr;
+        int64_t run;
 
         if (!counter->interrupts) {
             continue;
         }
         run = distance(s, config, counter, n, config->value_mask - values[n]);
-        os = counter->rows >> PMU_OS & 1 ? run : FAR_AWAY;
-        usr = counter->rows >> PMU_USR & 1 ? run : FAR_AWAY;
-        if (counter->add & (B(INSNS) | B(CYCLES) | B(REF_CYCLES) |
-                            B(FLOATING) | PMU_MEMORY)) {
-            insns_os = MIN(insns_os, os);
-            insns_usr = MIN(insns_usr, usr);
-        } else {
-            branches_os = MIN(branches_os, os);
-            branches_usr = MIN(branches_usr, usr);
+        for (int r = 0; r < PMU_NR_ROWS; r++) {
+            int64_t far = counter->rows >> r & 1 ? run : FAR_AWAY;
+
+            if (counter->add & (B(INSNS) | B(CYCLES) | B(REF_CYCLES) |
+                                B(FLOATING) | PMU_MEMORY)) {
+                insns[r] = MIN(insns[r], far);
+            } else {
+                branches[r] = MIN(branches[r], far);
+            }
         }
     }
-    s->insns[PMU_OS] = insns_os;
-    s->insns[PMU_USR] = insns_usr;
-    s->branches[PMU_OS] = branches_os;
-    s->branches[PMU_USR] = branches_usr;
-    s->slack[PMU_OS] = MIN(insns_os, branches_os);
-    s->slack[PMU_USR] = MIN(insns_usr, branches_usr);
+    for (int r = 0; r < PMU_NR_ROWS; r++) {
+        s->insns[r] = insns[r];
+        s->branches[r] = branches[r];
+        s->slack[r] = MIN(insns[r], branches[r]);
+    }
 }
 
 /*
