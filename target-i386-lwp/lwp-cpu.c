@@ -199,12 +199,16 @@ void lwp_cpu_dump(CPUX86State *env, FILE *f)
     RetireState r = env->retire;
     RetireTotals n = retire_take(&r);
     uint64_t branches[RETIRE_NR_CLASSES];
+    bool told = false;
 
     if (!lwp_enabled(&s)) {
         return;
     }
     /* The budget may be that of performance counters alone. */
-    if (retire_tb_observers(env->retire_flags) & 1u) {
+    RETIRE_FOREACH_TOLD(env, o) {
+        told |= *o == &lwp_observer;
+    }
+    if (told) {
         if (retire_wants(env, RETIRE_WANT_CLASSES)) {
             n.branches_any = 0;
             n.branches = retire_take_branches(&r, branches) ? branches : NULL;

@@ -1331,6 +1331,35 @@ static void check_monitor(Guest *g)
     g_assert_nonnull(strstr(registers, line));
 }
 
+/*
+ * What -d cpu shows of a counter while blocks run: they have charged what they
+ * do to a budget, and nobody has been told of that yet.
+ */
+static void check_log(Guest *g)
+{
+    g_autofree char *file = g_strdup_printf("logfile %s", g->log);
+    g_autofree char *text = NULL;
+    unsigned shown = 0, same = 0;
+    int64_t last = -1;
+
+    qtest_qmp_assert_success(g->qts, "{ 'execute': 'stop' }");
+    guest_poll(g, 0);
+    guest_hmp(g, file);
+    guest_hmp(g, "log cpu,nochain");
+    guest_cont(g);
+    guest_consume(g, 2);
+    guest_hmp(g, "log none");
+    g_assert_true(g_file_get_contents(g->log, &text, NULL, NULL));
+    for (const char *s = text; (s = strstr(s, " IRE=")); shown++) {
+        int64_t left = g_ascii_strtoll(s += 5, NULL, 10);
+
+        same += left == last;
+        last = left;
+    }
+    g_assert_cmpuint(shown, >, 100);
+    g_assert_cmpuint(same, <, shown / 4);
+}
+
 static void test_monitor(void)
 {
     QDict *rsp;
@@ -1359,6 +1388,7 @@ static void test_monitor(void)
         check_monitor(&g);
         guest_cont(&g);
     }
+    check_log(&g);
     guest_cleanup(&g);
 }
 
