@@ -318,6 +318,7 @@ static void lwp_retire_begin(CPUX86State *env)
 static bool lwp_retire_observe(CPUX86State *env, const RetireStory *story)
 {
     LwpState *s = &env->lwp;
+    RetireWants wants = lwp_wants(s);
 
     if (story->entry) {
         return true;
@@ -336,7 +337,7 @@ static bool lwp_retire_observe(CPUX86State *env, const RetireStory *story)
     if (s->npending && !story->trap && !s->deferred) {
         lwp_retire_begin(env);
     }
-    return true;
+    return lwp_wants(s) != wants;
 }
 
 static bool lwp_retire_miss_due(CPUX86State *env, uint32_t ahead,
