@@ -43,25 +43,30 @@ static size_t level_size(const RetireWays *l)
     return (l->set_mask + 1) * l->assoc * sizeof(*l->ways);
 }
 
-static bool level_init(RetireWays *l, const RetireGeometry *g)
+bool retire_ways_init(RetireWays *w, uint32_t nr, uint32_t assoc)
 {
     uint32_t sets;
 
-    *l = (RetireWays) { 0 };
-    if (g->size == 0) {
+    *w = (RetireWays) { 0 };
+    if (!nr) {
         return true;
     }
-    sets = g->size / RETIRE_LINE_SIZE / g->assoc;
-    l->assoc = g->assoc;
-    l->set_mask = sets - 1;
-    l->sets = sets & (sets - 1) ? sets : 0;
-    l->ways = calloc(1, level_size(l));
-    return l->ways;
+    sets = nr / assoc;
+    w->assoc = assoc;
+    w->set_mask = sets - 1;
+    w->sets = sets & (sets - 1) ? sets : 0;
+    w->ways = calloc(1, level_size(w));
+    return w->ways;
+}
+
+static bool level_init(RetireWays *l, const RetireGeometry *g)
+{
+    return retire_ways_init(l, g->size / RETIRE_LINE_SIZE, g->assoc);
 }
 
 static uint64_t *set_of(const RetireWays *l, uint64_t line)
 {
-    return l->ways + (l->sets ? line % l->sets : line & l->set_mask) * l->assoc;
+    return l->ways + retire_set_of(l, line) * l->assoc;
 }
 
 /* The way that has @line, or NULL. */
@@ -130,13 +135,6 @@ static void forget_slot(RetireFilter *f, uint64_t line)
     set_slot(&slot_of(f, line)->store, retire_no_line(line));
 }
 
-void retire_filter_clear(RetireFilter *filter)
-{
-    for (uint64_t n = 0; n < RETIRE_NR_SLOTS; n++) {
-        forget_slot(filter, n);
-    }
-}
-
 void retire_filter_forget(RetireFilter *filter, uint64_t slots)
 {
     for (; slots; slots &= slots - 1) {
@@ -196,7 +194,7 @@ RetireUncore *retire_uncore_new(const RetireGeometry *g)
 void retire_uncore_share(RetireUncore *uncore)
 {
     for (RetireCache *c = uncore->caches; c; c = c->next) {
-        c->may_be_plain = c->is_plain = false;
+        c->is_plain = false;
     }
     uncore->shared = true;
 }
@@ -223,10 +221,9 @@ RetireCache *retire_cache_new(RetireUncore *uncore, const RetireGeometry *g,
     }
     c->filter = filter;
     c->uncore = uncore;
-    c->may_be_plain = !uncore->shared && c->l1.assoc % 4 == 0 && !c->l1.sets &&
-                      c->l1.set_mask >= RETIRE_NR_SLOTS - 1 &&
-                      c->l2.assoc % 4 == 0 && !c->l2.sets;
-    retire_cache_set_plain(c, true);
+    c->is_plain = !uncore->shared && c->l1.assoc % 4 == 0 && !c->l1.sets &&
+                  c->l1.set_mask >= RETIRE_NR_SLOTS - 1 &&
+                  c->l2.assoc % 4 == 0 && !c->l2.sets;
     retire_filter_clear(filter);
     lock(&uncore->lock);
     c->next = uncore->caches;
@@ -248,11 +245,6 @@ void retire_cache_free(RetireCache *c)
     free(c->l1.ways);
     free(c->l2.ways);
     free(c);
-}
-
-void retire_cache_set_plain(RetireCache *c, bool plain)
-{
-    c->is_plain = plain && c->may_be_plain;
 }
 
 void retire_cache_flush(RetireCache *c)
@@ -284,20 +276,6 @@ void retire_uncore_flush_line(RetireUncore *uncore, uint64_t line)
     unlock(&uncore->lock);
 }
 
-/* The processor's own @line, of @word, is modified from now on. */
-static uint64_t modify(RetireCache *c, uint64_t line, uint64_t word)
-{
-    uint64_t *l1 = level_find(&c->l1, line), *l2 = level_find(&c->l2, line);
-
-    if (l1) {
-        *l1 |= RETIRE_WAY_MODIFIED;
-    }
-    if (l2) {
-        *l2 |= RETIRE_WAY_MODIFIED;
-    }
-    return word | RETIRE_WAY_MODIFIED;
-}
-
 /*
  * Make the way of @line the first one, if it is there and nobody else has to be
  * asked.  Returns it, or 0.
@@ -322,12 +300,12 @@ RetireSource retire_cache_try(RetireCache *c, uint64_t line, uint64_t addr,
 {
     RetireSource source = RETIRE_SOURCE_L1;
     bool shared = c->uncore->shared;
-    uint64_t last, word;
+    uint64_t *first = set_of(&c->l1, line), *l2, last, word;
 
     if (shared) {
         lock(&c->lock);
     }
-    last = *set_of(&c->l1, line);
+    last = *first;
     word = level_use(&c->l1, line, store);
     if (!word) {
         source = RETIRE_SOURCE_L2;
@@ -337,7 +315,11 @@ RetireSource retire_cache_try(RetireCache *c, uint64_t line, uint64_t addr,
         }
     }
     if (word && store && shared && !(word & RETIRE_WAY_MODIFIED)) {
-        word = modify(c, line, word);
+        word = *first |= RETIRE_WAY_MODIFIED;
+        l2 = level_find(&c->l2, line);
+        if (l2) {
+            *l2 |= RETIRE_WAY_MODIFIED;
+        }
     }
     if (word) {
         use_slot(c, last, word, addr);

@@ -38,13 +38,22 @@ typedef struct RetireGeometry {
     uint32_t assoc;         /* ways */
 } RetireGeometry;
 
-/* The sets of a cache, one behind the other. */
+/* The sets of a cache, or of a TLB, one behind the other. */
 typedef struct RetireWays {
     uint64_t *ways;
     uint64_t set_mask;
     uint32_t sets;          /* their number; 0 if set_mask selects one */
     uint32_t assoc;         /* 0 if there is no such cache */
 } RetireWays;
+
+/* False if memory is short; @nr ways, of which a set has @assoc, or none */
+bool retire_ways_init(RetireWays *w, uint32_t nr, uint32_t assoc);
+
+/* Which set it is that has what has this @number. */
+static inline uint64_t retire_set_of(const RetireWays *w, uint64_t number)
+{
+    return w->sets ? number % w->sets : number & w->set_mask;
+}
 
 #define RETIRE_NR_SLOTS    64
 
@@ -77,9 +86,13 @@ static inline uint64_t retire_no_line(uint64_t line)
     return ~(line % RETIRE_NR_SLOTS) * RETIRE_LINE_SIZE;
 }
 
-void retire_filter_clear(RetireFilter *filter);
-/* The same of @slots, a bit for each. */
+/* Forget the lines of @slots, a bit for each. */
 void retire_filter_forget(RetireFilter *filter, uint64_t slots);
+
+static inline void retire_filter_clear(RetireFilter *filter)
+{
+    retire_filter_forget(filter, UINT64_MAX);
+}
 
 /* Whether an access within the line at @addr changes nothing. */
 static inline bool retire_filter_has(const RetireFilter *f, uint64_t addr,
@@ -96,8 +109,7 @@ typedef struct RetireUncore RetireUncore;
 /* The caches of a processor */
 typedef struct RetireCache {
     RetireWays l1, l2;
-    bool may_be_plain;      /* for retire_cache_try_avx2(), */
-    bool is_plain;          /* and that is enough */
+    bool is_plain;          /* for retire_cache_try_avx2() */
     bool lock;              /* because others may take lines away */
     bool modified;          /* as the last RETIRE_SOURCE_REMOTE had the line */
     RetireFilter *filter;
@@ -121,12 +133,6 @@ void retire_uncore_free(RetireUncore *uncore);
  * then its processor takes no lock.
  */
 void retire_uncore_share(RetireUncore *uncore);
-
-/*
- * Whether RetireCache.is_plain, if it is possible: it may be set where that is
- * not enough to go by.
- */
-void retire_cache_set_plain(RetireCache *c, bool plain);
 
 /* Forget all lines of a processor and of L3. */
 void retire_cache_flush(RetireCache *c);
@@ -200,7 +206,7 @@ retire_ways_use_avx2(uint64_t *first, uint32_t assoc, __m256i word)
 }
 
 /*
- * What retire_cache_try() does, if RetireCache.may_be_plain: without this, gzip
+ * What retire_cache_try() does, if RetireCache.is_plain: without this, gzip
  * takes twice the time.
  */
 static inline __attribute__((always_inline, target("avx2"))) RetireSource

@@ -10,205 +10,106 @@
 #define LG_1G           30
 
 /*
- * What there is, by Intel's and AMD's optimization manuals, for pages of each
- * size: { entries, ways }.  Not modelled are first levels that only loads have,
- * and second levels that keep one size apart.
+ * What there is, by Intel's and AMD's optimization manuals: entries and ways of
+ * DTLB, DTLB_2M, DTLB_1G, ITLB, ITLB_2M, STLB and ISTLB, and the rest.  Not
+ * modelled are first levels that only loads have, and second levels that keep
+ * one size apart.
  */
 static const RetireTlbConfig
-    p6 = {
-        { [RETIRE_DTLB] = { 64, 4 }, [RETIRE_DTLB_2M] = { 8, 4 },
-          [RETIRE_ITLB] = { 32, 4 }, [RETIRE_ITLB_2M] = { 2, 2 } },
-        .stlb_lg_max = 0,
-    },
-    pentium_m = {
-        { [RETIRE_DTLB] = { 128, 4 }, [RETIRE_DTLB_2M] = { 8, 4 },
-          [RETIRE_ITLB] = { 128, 4 }, [RETIRE_ITLB_2M] = { 2, 2 } },
-        .stlb_lg_max = 0,
-    },
-    core2 = {
-        { [RETIRE_DTLB] = { 16, 4 }, [RETIRE_DTLB_2M] = { 16, 4 },
-          [RETIRE_ITLB] = { 128, 4 }, [RETIRE_ITLB_2M] = { 8, 4 },
-          [RETIRE_STLB] = { 256, 4 } },
-        .stlb_lg_max = LG_4K,
-    },
-    nehalem = {
-        { [RETIRE_DTLB] = { 64, 4 }, [RETIRE_DTLB_2M] = { 32, 4 },
-          [RETIRE_ITLB] = { 128, 4 }, [RETIRE_ITLB_2M] = { 7, 7 },
-          [RETIRE_STLB] = { 512, 4 } },
-        .stlb_lg_max = LG_4K, .stlb_code = true,
-    },
-    sandy_bridge = {
-        { [RETIRE_DTLB] = { 64, 4 }, [RETIRE_DTLB_2M] = { 32, 4 },
-          [RETIRE_DTLB_1G] = { 4, 4 },
-          [RETIRE_ITLB] = { 128, 4 }, [RETIRE_ITLB_2M] = { 8, 8 },
-          [RETIRE_STLB] = { 512, 4 } },
-        .stlb_lg_max = LG_4K, .stlb_code = true,
-    },
-    haswell = {
-        { [RETIRE_DTLB] = { 64, 4 }, [RETIRE_DTLB_2M] = { 32, 4 },
-          [RETIRE_DTLB_1G] = { 4, 4 },
-          [RETIRE_ITLB] = { 128, 4 }, [RETIRE_ITLB_2M] = { 8, 8 },
-          [RETIRE_STLB] = { 1024, 8 } },
-        .stlb_lg_max = LG_1G - 1, .stlb_code = true,
-    },
-    broadwell = {
-        { [RETIRE_DTLB] = { 64, 4 }, [RETIRE_DTLB_2M] = { 32, 4 },
-          [RETIRE_DTLB_1G] = { 4, 4 },
-          [RETIRE_ITLB] = { 128, 4 }, [RETIRE_ITLB_2M] = { 8, 8 },
-          [RETIRE_STLB] = { 1536, 6 } },
-        .stlb_lg_max = LG_1G, .stlb_code = true,
-    },
-    skylake = {
-        { [RETIRE_DTLB] = { 64, 4 }, [RETIRE_DTLB_2M] = { 32, 4 },
-          [RETIRE_DTLB_1G] = { 4, 4 },
-          [RETIRE_ITLB] = { 128, 8 }, [RETIRE_ITLB_2M] = { 8, 8 },
-          [RETIRE_STLB] = { 1536, 12 } },
-        .stlb_lg_max = LG_1G, .stlb_code = true,
-    },
-    ice_lake = {
-        { [RETIRE_DTLB] = { 64, 4 }, [RETIRE_DTLB_2M] = { 32, 4 },
-          [RETIRE_DTLB_1G] = { 8, 8 },
-          [RETIRE_ITLB] = { 128, 8 }, [RETIRE_ITLB_2M] = { 16, 8 },
-          [RETIRE_STLB] = { 2048, 16 } },
-        .stlb_lg_max = LG_1G, .stlb_code = true,
-    },
-    golden_cove = {
-        { [RETIRE_DTLB] = { 96, 6 }, [RETIRE_DTLB_2M] = { 32, 4 },
-          [RETIRE_DTLB_1G] = { 8, 8 },
-          [RETIRE_ITLB] = { 256, 8 }, [RETIRE_ITLB_2M] = { 32, 8 },
-          [RETIRE_STLB] = { 2048, 16 } },
-        .stlb_lg_max = LG_1G, .stlb_code = true,
-    },
-    bonnell = {
-        { [RETIRE_DTLB] = { 16, 16 }, [RETIRE_DTLB_2M] = { 8, 4 },
-          [RETIRE_ITLB] = { 32, 32 }, [RETIRE_STLB] = { 64, 4 } },
-        .stlb_lg_max = LG_4K,
-    },
-    silvermont = {
-        { [RETIRE_DTLB] = { 48, 48 }, [RETIRE_ITLB] = { 48, 48 },
-          [RETIRE_STLB] = { 128, 4 } },
-        .stlb_lg_max = LG_1G - 1,
-    },
-    goldmont = {
-        { [RETIRE_DTLB] = { 32, 32 }, [RETIRE_ITLB] = { 48, 48 },
-          [RETIRE_STLB] = { 512, 4 } },
-        .stlb_lg_max = LG_4K, .stlb_code = true,
-    },
-    tremont = {
-        { [RETIRE_DTLB] = { 32, 32 }, [RETIRE_ITLB] = { 48, 48 },
-          [RETIRE_STLB] = { 1024, 4 } },
-        .stlb_lg_max = LG_1G - 1, .stlb_code = true,
-    },
-    k8 = {
-        { [RETIRE_DTLB] = { 32, 32 }, [RETIRE_DTLB_2M] = { 8, 8 },
-          [RETIRE_ITLB] = { 32, 32 }, [RETIRE_ITLB_2M] = { 8, 8 },
-          [RETIRE_STLB] = { 512, 4 }, [RETIRE_ISTLB] = { 512, 4 } },
-        .stlb_lg_max = LG_4K,
-    },
-    family_10h = {
-        { [RETIRE_DTLB] = { 48, 48 },
-          [RETIRE_ITLB] = { 32, 32 }, [RETIRE_ITLB_2M] = { 16, 16 },
-          [RETIRE_STLB] = { 512, 4 }, [RETIRE_ISTLB] = { 512, 4 } },
-        .stlb_lg_max = LG_1G - 1,
-    },
-    family_15h = {
-        { [RETIRE_DTLB] = { 64, 64 },
-          [RETIRE_ITLB] = { 48, 48 }, [RETIRE_ITLB_2M] = { 24, 24 },
-          [RETIRE_STLB] = { 1024, 8 }, [RETIRE_ISTLB] = { 512, 4 } },
-        .stlb_lg_max = LG_1G,
-    },
-    zen = {
-        { [RETIRE_DTLB] = { 64, 64 }, [RETIRE_ITLB] = { 64, 64 },
-          [RETIRE_STLB] = { 1536, 12 }, [RETIRE_ISTLB] = { 512, 8 } },
-        .stlb_lg_max = LG_1G - 1,
-    },
-    zen2 = {
-        { [RETIRE_DTLB] = { 64, 64 }, [RETIRE_ITLB] = { 64, 64 },
-          [RETIRE_STLB] = { 2048, 16 }, [RETIRE_ISTLB] = { 1024, 8 } },
-        .stlb_lg_max = LG_1G - 1,
-    },
+    p6 = { { { 64, 4 }, { 8, 4 }, { 0 }, { 32, 4 }, { 2, 2 } }, 0, false },
+    pentium_m = { { { 128, 4 }, { 8, 4 }, { 0 }, { 128, 4 }, { 2, 2 } },
+                  0, false },
+    core2 = { { { 16, 4 }, { 16, 4 }, { 0 }, { 128, 4 }, { 8, 4 },
+                { 256, 4 } }, LG_4K, false },
+    nehalem = { { { 64, 4 }, { 32, 4 }, { 0 }, { 128, 4 }, { 7, 7 },
+                  { 512, 4 } }, LG_4K, true },
+    sandy_bridge = { { { 64, 4 }, { 32, 4 }, { 4, 4 }, { 128, 4 }, { 8, 8 },
+                       { 512, 4 } }, LG_4K, true },
+    haswell = { { { 64, 4 }, { 32, 4 }, { 4, 4 }, { 128, 4 }, { 8, 8 },
+                  { 1024, 8 } }, LG_1G - 1, true },
+    broadwell = { { { 64, 4 }, { 32, 4 }, { 4, 4 }, { 128, 4 }, { 8, 8 },
+                    { 1536, 6 } }, LG_1G, true },
+    skylake = { { { 64, 4 }, { 32, 4 }, { 4, 4 }, { 128, 8 }, { 8, 8 },
+                  { 1536, 12 } }, LG_1G, true },
+    ice_lake = { { { 64, 4 }, { 32, 4 }, { 8, 8 }, { 128, 8 }, { 16, 8 },
+                   { 2048, 16 } }, LG_1G, true },
+    golden_cove = { { { 96, 6 }, { 32, 4 }, { 8, 8 }, { 256, 8 }, { 32, 8 },
+                      { 2048, 16 } }, LG_1G, true },
+    bonnell = { { { 16, 16 }, { 8, 4 }, { 0 }, { 32, 32 }, { 0 }, { 64, 4 } },
+                LG_4K, false },
+    silvermont = { { { 48, 48 }, { 0 }, { 0 }, { 48, 48 }, { 0 }, { 128, 4 } },
+                   LG_1G - 1, false },
+    goldmont = { { { 32, 32 }, { 0 }, { 0 }, { 48, 48 }, { 0 }, { 512, 4 } },
+                 LG_4K, true },
+    tremont = { { { 32, 32 }, { 0 }, { 0 }, { 48, 48 }, { 0 }, { 1024, 4 } },
+                LG_1G - 1, true },
+    k8 = { { { 32, 32 }, { 8, 8 }, { 0 }, { 32, 32 }, { 8, 8 },
+             { 512, 4 }, { 512, 4 } }, LG_4K, false },
+    family_10h = { { { 48, 48 }, { 0 }, { 0 }, { 32, 32 }, { 16, 16 },
+                     { 512, 4 }, { 512, 4 } }, LG_1G - 1, false },
+    family_15h = { { { 64, 64 }, { 0 }, { 0 }, { 48, 48 }, { 24, 24 },
+                     { 1024, 8 }, { 512, 4 } }, LG_1G, false },
+    zen = { { { 64, 64 }, { 0 }, { 0 }, { 64, 64 }, { 0 },
+              { 1536, 12 }, { 512, 8 } }, LG_1G - 1, false },
+    zen2 = { { { 64, 64 }, { 0 }, { 0 }, { 64, 64 }, { 0 },
+               { 2048, 16 }, { 1024, 8 } }, LG_1G - 1, false },
     /* 72 entries of one set are more than can be marked. */
-    zen4 = {
-        { [RETIRE_DTLB] = { 72, 36 }, [RETIRE_ITLB] = { 64, 64 },
-          [RETIRE_STLB] = { 3072, 24 }, [RETIRE_ISTLB] = { 512, 8 } },
-        .stlb_lg_max = LG_1G - 1,
-    };
+    zen4 = { { { 72, 36 }, { 0 }, { 0 }, { 64, 64 }, { 0 },
+               { 3072, 24 }, { 512, 8 } }, LG_1G - 1, false };
 
-/* The first row that fits counts, and of each vendor, the last one always. */
+/* Intel's family 6, by model; what is not here is as Skylake. */
+static const RetireTlbConfig *const family_6[256] = {
+    [0x00 ... 0x08] = &p6, [0x0a ... 0x0c] = &p6,
+    [0x09] = &pentium_m, [0x0d ... 0x0e] = &pentium_m,
+    [0x0f] = &core2, [0x16 ... 0x17] = &core2, [0x1d] = &core2,
+    [0x1a ... 0x1b] = &nehalem, [0x1e ... 0x1f] = &nehalem, [0x25] = &nehalem,
+    [0x2c] = &nehalem, [0x2e ... 0x2f] = &nehalem,
+    [0x2a ... 0x2b] = &sandy_bridge, [0x2d] = &sandy_bridge,
+    [0x3a] = &sandy_bridge, [0x3e] = &sandy_bridge,
+    [0x3c] = &haswell, [0x3f] = &haswell, [0x45 ... 0x46] = &haswell,
+    [0x3d] = &broadwell, [0x47] = &broadwell, [0x4f] = &broadwell,
+    [0x56] = &broadwell,
+    [0x6a ... 0x6c] = &ice_lake, [0x7d ... 0x7e] = &ice_lake,
+    [0x8c ... 0x8d] = &ice_lake, [0xa7] = &ice_lake,
+    [0x8f] = &golden_cove, [0xad ... 0xae] = &golden_cove,
+    [0xcf] = &golden_cove,
+    [0x1c] = &bonnell, [0x26 ... 0x27] = &bonnell, [0x35 ... 0x36] = &bonnell,
+    [0x37] = &silvermont, [0x4a] = &silvermont, [0x4c ... 0x4d] = &silvermont,
+    [0x57] = &silvermont, [0x5a] = &silvermont, [0x85] = &silvermont,
+    [0x5c] = &goldmont, [0x5f] = &goldmont, [0x7a] = &goldmont,
+    [0x86] = &tremont, [0x96] = &tremont, [0x9c] = &tremont, [0xaf] = &tremont,
+};
+
+/* AMD's: the first row that fits counts; what is newer is as Zen 4. */
 static const struct {
-    bool intel;
     uint8_t first_family, last_family, first_model, last_model;
     const RetireTlbConfig *config;
-} processors[] = {
-    { true, 6, 6, 0x09, 0x09, &pentium_m },
-    { true, 6, 6, 0x0d, 0x0e, &pentium_m },
-    { true, 0, 6, 0x00, 0x0c, &p6 },
-    { true, 6, 6, 0x0f, 0x0f, &core2 },
-    { true, 6, 6, 0x16, 0x17, &core2 },
-    { true, 6, 6, 0x1d, 0x1d, &core2 },
-    { true, 6, 6, 0x1c, 0x1c, &bonnell },
-    { true, 6, 6, 0x26, 0x27, &bonnell },
-    { true, 6, 6, 0x35, 0x36, &bonnell },
-    { true, 6, 6, 0x1a, 0x1f, &nehalem },
-    { true, 6, 6, 0x25, 0x25, &nehalem },
-    { true, 6, 6, 0x2c, 0x2c, &nehalem },
-    { true, 6, 6, 0x2e, 0x2f, &nehalem },
-    { true, 6, 6, 0x2a, 0x2d, &sandy_bridge },
-    { true, 6, 6, 0x3a, 0x3a, &sandy_bridge },
-    { true, 6, 6, 0x3e, 0x3e, &sandy_bridge },
-    { true, 6, 6, 0x3c, 0x3c, &haswell },
-    { true, 6, 6, 0x3f, 0x3f, &haswell },
-    { true, 6, 6, 0x45, 0x46, &haswell },
-    { true, 6, 6, 0x3d, 0x3d, &broadwell },
-    { true, 6, 6, 0x47, 0x47, &broadwell },
-    { true, 6, 6, 0x4f, 0x4f, &broadwell },
-    { true, 6, 6, 0x56, 0x56, &broadwell },
-    { true, 6, 6, 0x37, 0x37, &silvermont },
-    { true, 6, 6, 0x4a, 0x4a, &silvermont },
-    { true, 6, 6, 0x4c, 0x4d, &silvermont },
-    { true, 6, 6, 0x5a, 0x5a, &silvermont },
-    { true, 6, 6, 0x57, 0x57, &silvermont },
-    { true, 6, 6, 0x85, 0x85, &silvermont },
-    { true, 6, 6, 0x5c, 0x5c, &goldmont },
-    { true, 6, 6, 0x5f, 0x5f, &goldmont },
-    { true, 6, 6, 0x7a, 0x7a, &goldmont },
-    { true, 6, 6, 0x86, 0x86, &tremont },
-    { true, 6, 6, 0x96, 0x96, &tremont },
-    { true, 6, 6, 0x9c, 0x9c, &tremont },
-    { true, 6, 6, 0xaf, 0xaf, &tremont },
-    { true, 6, 6, 0x6a, 0x6c, &ice_lake },
-    { true, 6, 6, 0x7d, 0x7e, &ice_lake },
-    { true, 6, 6, 0x8c, 0x8d, &ice_lake },
-    { true, 6, 6, 0xa7, 0xa7, &ice_lake },
-    { true, 6, 6, 0x8f, 0x8f, &golden_cove },
-    { true, 6, 6, 0xcf, 0xcf, &golden_cove },
-    { true, 6, 6, 0xad, 0xae, &golden_cove },
-    { true, 0, 0xff, 0x00, 0xff, &skylake },
-    { false, 0x00, 0x0f, 0x00, 0xff, &k8 },
-    { false, 0x15, 0x15, 0x00, 0xff, &family_15h },
-    { false, 0x10, 0x16, 0x00, 0xff, &family_10h },
-    { false, 0x17, 0x17, 0x30, 0x4f, &zen2 },
-    { false, 0x17, 0x17, 0x60, 0xff, &zen2 },
-    { false, 0x17, 0x18, 0x00, 0xff, &zen },
-    { false, 0x19, 0x19, 0x10, 0x1f, &zen4 },
-    { false, 0x19, 0x19, 0x60, 0xaf, &zen4 },
-    { false, 0x19, 0x19, 0x00, 0xff, &zen2 },
-    { false, 0x00, 0xff, 0x00, 0xff, &zen4 },
+} amd[] = {
+    { 0x00, 0x0f, 0x00, 0xff, &k8 },
+    { 0x15, 0x15, 0x00, 0xff, &family_15h },
+    { 0x10, 0x16, 0x00, 0xff, &family_10h },
+    { 0x17, 0x17, 0x30, 0x4f, &zen2 },
+    { 0x17, 0x17, 0x60, 0xff, &zen2 },
+    { 0x17, 0x18, 0x00, 0xff, &zen },
+    { 0x19, 0x19, 0x10, 0x1f, &zen4 },
+    { 0x19, 0x19, 0x60, 0xaf, &zen4 },
+    { 0x19, 0x19, 0x00, 0xff, &zen2 },
 };
 
 const RetireTlbConfig *retire_tlb_config(bool intel, unsigned family,
                                          unsigned model)
 {
-    int i = 0;
-
-    while (intel != processors[i].intel ||
-           family < processors[i].first_family ||
-           family > processors[i].last_family ||
-           model < processors[i].first_model ||
-           model > processors[i].last_model) {
-        i++;
+    if (intel) {
+        return family < 6 ? &p6 :
+               family == 6 && family_6[model] ? family_6[model] : &skylake;
     }
-    return processors[i].config;
+    for (unsigned i = 0; i < sizeof(amd) / sizeof(amd[0]); i++) {
+        if (family >= amd[i].first_family && family <= amd[i].last_family &&
+            model >= amd[i].first_model && model <= amd[i].last_model) {
+            return amd[i].config;
+        }
+    }
+    return &zen4;
 }
 
 bool retire_tlb_valid(RetireTlbKind kind, const RetireGeometry *g)
@@ -222,18 +123,11 @@ bool retire_tlb_valid(RetireTlbKind kind, const RetireGeometry *g)
 
 static bool array_init(RetireArray *a, uint32_t entries, uint32_t assoc)
 {
-    *a = (RetireArray) { 0 };
-    if (!entries) {
-        return true;
-    }
-    a->assoc = assoc;
-    a->nr_sets = entries / assoc;
-    a->set_mask = a->nr_sets - 1;
-    a->modulus = a->nr_sets & (a->nr_sets - 1) ? a->nr_sets : 0;
-    a->full = UINT64_MAX >> (64 - assoc);
-    a->entries = calloc(entries, sizeof(*a->entries));
-    a->sets = calloc(a->nr_sets, sizeof(*a->sets));
-    return a->entries && a->sets;
+    bool ok = retire_ways_init(&a->entries, entries, assoc);
+
+    a->full = entries ? UINT64_MAX >> (64 - assoc) : 0;
+    a->sets = entries ? calloc(entries / assoc, sizeof(*a->sets)) : NULL;
+    return ok && (a->sets || !entries);
 }
 
 /*
@@ -244,14 +138,14 @@ static bool array_init(RetireArray *a, uint32_t entries, uint32_t assoc)
 static bool array_use(const RetireArray *a, RetireSet *set, uint64_t entry,
                       uint64_t slots, uint64_t *stale)
 {
-    uint64_t *entries = a->entries + (set - a->sets) * a->assoc, bit;
-    uint32_t n = 0, empty = a->assoc;
+    uint64_t *entries = retire_tlb_entries(a, set), bit;
+    uint32_t n = 0, assoc = a->entries.assoc, empty = assoc;
 
-    while (n < a->assoc && entries[n] != entry) {
+    while (n < assoc && entries[n] != entry) {
         empty = entries[n] || empty < n ? empty : n;
         n++;
     }
-    if (n == a->assoc) {
+    if (n == assoc) {
         n = empty < n ? empty :
             set->marked == a->full ? 0 :        /* there is only one */
             (uint32_t)__builtin_ctzll(~set->marked);
@@ -282,15 +176,17 @@ typedef struct Forget {
 
 static void array_forget(RetireArray *a, const Forget *what)
 {
-    for (uint32_t i = 0; i < a->nr_sets * a->assoc; i++) {
-        uint64_t entry = a->entries[i];
+    uint32_t assoc = a->entries.assoc;
+
+    for (uint32_t i = 0; i < (a->entries.set_mask + 1) * assoc; i++) {
+        uint64_t entry = a->entries.ways[i];
 
         if (entry &&
             (what->page ?
              !((entry ^ what->addr) >> (entry & RETIRE_ENTRY_LG_SIZE)) :
              what->global || !(entry & RETIRE_ENTRY_GLOBAL))) {
-            a->entries[i] = 0;
-            a->sets[i / a->assoc].marked &= ~(1ull << i % a->assoc);
+            a->entries.ways[i] = 0;
+            a->sets[i / assoc].marked &= ~(1ull << i % assoc);
         }
     }
 }
@@ -334,7 +230,7 @@ bool retire_tlb_init(RetireTlb *t, const RetireTlbConfig *config,
     for (int i = 0; i < 3; i++) {
         const RetireArray *a = &t->array[RETIRE_DTLB + i];
 
-        t->dtlb[i] = !i || a->nr_sets ? a : t->dtlb[i - 1];
+        t->dtlb[i] = !i || a->sets ? a : t->dtlb[i - 1];
     }
     retire_tlb_reset(t);
     return true;
@@ -342,7 +238,7 @@ bool retire_tlb_init(RetireTlb *t, const RetireTlbConfig *config,
 
 static void array_free(RetireArray *a)
 {
-    free(a->entries);
+    free(a->entries.ways);
     free(a->sets);
     *a = (RetireArray) { 0 };
 }
@@ -391,7 +287,7 @@ static RetireTlbResult use_page(RetireTlb *t, const RetireArray *first,
     if (array_use(first, *set, entry, slots, stale)) {
         return RETIRE_TLB_L1;
     }
-    if (!l2->nr_sets || page.lg_size > t->stlb_lg_max) {
+    if (!l2->sets || page.lg_size > t->stlb_lg_max) {
         return RETIRE_TLB_WALK;
     }
     return array_use(l2, retire_tlb_set(l2, number), entry, 0, &unused) ?
@@ -457,8 +353,8 @@ bool retire_fetch_line(RetireTlb *t, uint64_t addr, uint64_t line)
 RetireTlbResult retire_fetch_page(RetireTlb *t, uint64_t addr, uint64_t line,
                                   RetirePage page)
 {
-    bool large = page.lg_size >= LG_2M && t->array[RETIRE_ITLB_2M].nr_sets;
-    bool shared = t->stlb_code && !t->array[RETIRE_ISTLB].nr_sets;
+    bool large = page.lg_size >= LG_2M && t->array[RETIRE_ITLB_2M].sets;
+    bool shared = t->stlb_code && !t->array[RETIRE_ISTLB].sets;
     uint64_t stale = 0, bit = slot_bit(line);
     RetireTlbResult result =
         use_page(t, &t->array[large ? RETIRE_ITLB_2M : RETIRE_ITLB],

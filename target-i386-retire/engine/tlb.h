@@ -72,11 +72,8 @@ typedef struct RetireSet {
 
 /* Sets of entries; one that is empty is 0. */
 typedef struct RetireArray {
-    uint64_t *entries;
+    RetireWays entries;
     RetireSet *sets;        /* NULL: there are none */
-    uint32_t nr_sets, assoc;
-    uint32_t set_mask;
-    uint32_t modulus;       /* their number; 0 if set_mask selects one */
     uint64_t full;          /* RetireSet.marked, if all are */
 } RetireArray;
 
@@ -138,7 +135,13 @@ RetireTlbResult retire_tlb_data(RetireTlb *t, uint64_t addr, RetirePage page);
 
 static inline RetireSet *retire_tlb_set(const RetireArray *a, uint64_t number)
 {
-    return &a->sets[a->modulus ? number % a->modulus : number & a->set_mask];
+    return &a->sets[retire_set_of(&a->entries, number)];
+}
+
+static inline uint64_t *retire_tlb_entries(const RetireArray *a,
+                                           const RetireSet *set)
+{
+    return a->entries.ways + (set - a->sets) * a->entries.assoc;
 }
 
 /* The same if it changes nothing, as most often; or else false. */
@@ -148,7 +151,7 @@ static inline bool retire_tlb_try(RetireTlb *t, uint64_t addr, RetirePage page)
     uint64_t number = addr >> page.lg_size;
     uint64_t entry = retire_tlb_entry(number, page);
     RetireSet *set = retire_tlb_set(a, number);
-    const uint64_t *entries = a->entries + (set - a->sets) * a->assoc;
+    const uint64_t *entries = retire_tlb_entries(a, set);
 
     for (uint64_t left = set->marked; left; left &= left - 1) {
         if (entries[__builtin_ctzll(left)] == entry) {

@@ -69,10 +69,11 @@ static void test_configs(void)
 {
     static const struct {
         bool intel;
-        uint8_t family, model;
+        unsigned family, model;
         uint32_t dtlb, stlb, itlb;
     } t[] = {
-        { true, 5, 2, 64, 0, 32 }, { true, 6, 3, 64, 0, 32 },
+        { true, 5, 2, 64, 0, 32 }, { true, 5, 13, 64, 0, 32 },
+        { true, 6, 3, 64, 0, 32 }, { false, 270, 0, 72, 3072, 64 },
         { true, 6, 0xd, 128, 0, 128 }, { true, 6, 0xf, 16, 256, 128 },
         { true, 6, 0x1a, 64, 512, 128 }, { true, 6, 0x3a, 64, 512, 128 },
         { true, 6, 0x3c, 64, 1024, 128 }, { true, 6, 0x3d, 64, 1536, 128 },
@@ -94,7 +95,7 @@ static void test_configs(void)
         g_assert_cmpuint(c->tlb[RETIRE_ITLB].size, ==, t[i].itlb);
     }
     for (int intel = 0; intel < 2; intel++) {
-        for (int n = 0; n < 0x10000; n++) {
+        for (int n = 0; n < 0x10f00; n++) {
             const RetireTlbConfig *c = retire_tlb_config(intel, n >> 8,
                                                          n & 0xff);
 
