@@ -76,18 +76,17 @@ static inline bool physical_line(CPUX86State *env, Line *l,
  * Whether there is nothing else to be done for the page of a line, because DTLB
  * has it; or, without paging, there is none.
  */
-static inline bool page_is_used(CPUX86State *env, uint64_t addr,
-                                RetirePage page)
+static inline bool page_is_used(CPUX86State *env, const Line *l)
 {
     RetireTlb *t = &retire_models(env)->tlb;
 
     return !t->data || !(env->cr[0] & CR0_PG_MASK) ||
-           retire_tlb_try(t, addr, page);
+           retire_tlb_try(t, l->addr, l->page);
 }
 
 static void use_page(CPUX86State *env, Line *l)
 {
-    if (!page_is_used(env, l->addr, l->page)) {
+    if (!page_is_used(env, l)) {
         l->tlb = retire_tlb_data(&retire_models(env)->tlb, l->addr, l->page);
     }
 }
@@ -96,9 +95,7 @@ static void use_page(CPUX86State *env, Line *l)
 static uint64_t retire_access_ip(CPUX86State *env, uintptr_t ra,
                                  uint64_t start[INSN_START_WORDS])
 {
-    /* In 64-bit mode, CS has no base, whatever its descriptor had. */
-    uint64_t cs_base = env->hflags & HF_CS64_MASK ? 0 :
-                       (uint32_t)env->segs[R_CS].base;
+    uint64_t cs_base = retire_cs_base(env);
     RetireCode *code = retire_code(env);
 
     /* What helpers access for one instruction has the same. */
@@ -171,11 +168,13 @@ static void retire_access_note(CPUX86State *env, uint32_t desc,
                 desc >> RETIRE_ACCESS_OFFSET_SHIFT & ~TARGET_PAGE_MASK, what);
 }
 
-/* RETIRE_WANT_ACCESSES: count where the @n lines of an access were. */
+/* RETIRE_WANT_ACCESSES: count the @n lines of an access, and their pages. */
 static void __attribute__((noinline))
-note_sources(CPUX86State *env, uint32_t desc, const Line *lines, int n)
+note_lines(CPUX86State *env, uint32_t desc, const Line *lines, int n)
 {
-    bool load = desc & RETIRE_ACCESS_LOAD, missed = false;
+    /* For what stays where it is, even if the instruction does not retire */
+    uint64_t *noted = env->retire.noted[retire_row(env)];
+    bool load = desc & RETIRE_ACCESS_LOAD, missed = false, walk = false;
 
     if (n == 2 && load) {
         retire_access_note(env, desc, RETIRE_SPLIT_LOADS);
@@ -183,51 +182,29 @@ note_sources(CPUX86State *env, uint32_t desc, const Line *lines, int n)
     if (n == 2 && (desc & RETIRE_ACCESS_STORE)) {
         retire_access_note(env, desc, RETIRE_SPLIT_STORES);
     }
-    for (int i = 0; i < n; i++) {
-        RetireSource source = lines[i].source;
-
-        if (source == RETIRE_SOURCE_L1) {
+    for (const Line *l = lines; l < lines + n; l++) {
+        if (l->tlb != RETIRE_TLB_L1) {
+            noted[(load ? RETIRE_TLB_LOAD_L2 : RETIRE_TLB_STORE_L2) +
+                  l->tlb - RETIRE_TLB_L2]++;
+            walk |= l->tlb == RETIRE_TLB_WALK;
+        }
+        if (l->source == RETIRE_SOURCE_L1) {
             continue;
         }
-        if (!missed && source != RETIRE_SOURCE_OTHER) {
-            retire_access_note(env, desc,
-                               (load ? RETIRE_LOAD_L2 : RETIRE_STORE_L2) +
-                               (lines[i].modified ?
-                                RETIRE_LOAD_MODIFIED - RETIRE_LOAD_L2 :
-                                source));
+        if (l->source != RETIRE_SOURCE_OTHER) {
+            noted[l->source == RETIRE_SOURCE_L2 ? RETIRE_FILL_L2 :
+                                                  RETIRE_FILL_FAR]++;
+            if (!missed) {
+                retire_access_note(env, desc,
+                                   (load ? RETIRE_LOAD_L2 : RETIRE_STORE_L2) +
+                                   (l->modified ?
+                                    RETIRE_LOAD_MODIFIED - RETIRE_LOAD_L2 :
+                                    l->source));
+            }
         } else if (!missed && load) {
             retire_access_note(env, desc, RETIRE_LOAD_OTHER);
         }
         missed = true;
-        /*
-         * Not retire_note(), because L1D keeps the line even if the instruction
-         * does not retire.
-         */
-        if (source != RETIRE_SOURCE_OTHER) {
-            RetireMemory fill = source == RETIRE_SOURCE_L2 ?
-                                RETIRE_FILL_L2 : RETIRE_FILL_FAR;
-
-            env->retire.noted[retire_row(env)][fill]++;
-        }
-    }
-}
-
-/* The same of what DTLB said: pages are taken, loads and stores retire. */
-static void __attribute__((noinline))
-note_pages(CPUX86State *env, uint32_t desc, const Line *lines, int n)
-{
-    bool load = desc & RETIRE_ACCESS_LOAD;
-    bool walk = false;
-
-    for (const Line *l = lines; l < lines + n; l++) {
-        if (l->tlb != RETIRE_TLB_L1) {
-            RetireMemory first = load ? RETIRE_TLB_LOAD_L2 :
-                                        RETIRE_TLB_STORE_L2;
-
-            env->retire.noted[retire_row(env)][first + l->tlb -
-                                               RETIRE_TLB_L2]++;
-        }
-        walk |= l->tlb == RETIRE_TLB_WALK;
     }
     if (walk) {
         retire_access_note(env, desc, load ? RETIRE_STLB_MISS_LOADS :
@@ -304,8 +281,7 @@ static void access_caches(CPUX86State *env, uint32_t desc, uintptr_t ra,
         miss->ip = retire_access_ip(env, ra, start);
     }
     if (retire_wants(env, RETIRE_WANT_ACCESSES)) {
-        note_sources(env, desc, lines, n);
-        note_pages(env, desc, lines, n);
+        note_lines(env, desc, lines, n);
     }
 }
 
@@ -345,7 +321,6 @@ show_access(CPUX86State *env, uint64_t addr, uint32_t desc, uintptr_t ra,
 {
     bool caches = retire_wants(env, RETIRE_WANT_SOURCES);
     RetireMiss miss = { };
-    RetireDistance d;
     Line lines[2];
     int n = caches || story ? find_lines(env, addr, desc, lines) : 0;
 
@@ -362,36 +337,19 @@ show_access(CPUX86State *env, uint64_t addr, uint32_t desc, uintptr_t ra,
             }
         }
         /* The miss has shortened the distance. */
-        retire_cpu_arm(env, &d);
+        retire_cpu_arm(env);
     }
 }
 
-/* An access whose line is in L1D now, and was in @source, comes to an end. */
-static inline void end_access(CPUX86State *env, uint32_t desc,
-                              RetireSource source)
+/* An access within line @l, which is in L1D now, comes to an end. */
+static inline void end_access(CPUX86State *env, uint32_t desc, const Line *l)
 {
-    static const Line l2 = { .source = RETIRE_SOURCE_L2 };
-
-    if (source == RETIRE_SOURCE_L2) {
-        if (desc & RETIRE_ACCESS_LOAD) {
-            retire_miss(&env->retire);
-        }
-        if (retire_wants(env, RETIRE_WANT_ACCESSES)) {
-            note_sources(env, desc, &l2, 1);
-        }
+    if (l->source == RETIRE_SOURCE_L2 && (desc & RETIRE_ACCESS_LOAD)) {
+        retire_miss(&env->retire);
     }
-}
-
-/* What page_is_used() has left to be done */
-static void __attribute__((noinline))
-enter_page(CPUX86State *env, uint64_t addr, uint32_t desc, RetirePage page)
-{
-    Line line = {
-        .tlb = retire_tlb_data(&retire_models(env)->tlb, addr, page),
-    };
-
-    if (retire_wants(env, RETIRE_WANT_ACCESSES)) {
-        note_pages(env, desc, &line, 1);
+    if ((l->source != RETIRE_SOURCE_L1 || l->tlb != RETIRE_TLB_L1) &&
+        retire_wants(env, RETIRE_WANT_ACCESSES)) {
+        note_lines(env, desc, l, 1);
     }
 }
 
@@ -421,18 +379,17 @@ filter_miss(CPUX86State *env, uint64_t addr, uint32_t desc, uintptr_t ra)
         show_access(env, addr, desc, ra, false);
         return;
     }
-    if (!page_is_used(env, line.addr, line.page)) {
-        enter_page(env, line.addr, desc, line.page);
-    }
-    end_access(env, desc, line.source);
+    use_page(env, &line);
+    end_access(env, desc, &line);
 }
 
 #ifdef RETIRE_WAYS_AVX2
-/* The same for most accesses where RetireCache.may_be_plain */
-static inline __attribute__((always_inline, target("avx2"))) void
-plain_miss_avx2(CPUX86State *env, uint64_t addr, uint32_t desc, uintptr_t ra,
-                bool tlb)
+/* The same for most accesses where RetireCache.is_plain */
+static void __attribute__((target("avx2")))
+filter_miss_avx2(CPUX86State *env, uint64_t addr, uint32_t desc, uintptr_t ra)
 {
+    /* Not @line, which is in registers */
+    static const Line l2 = { .source = RETIRE_SOURCE_L2 };
     X86CPU *cpu = env_archcpu(env);
     Line line = { .addr = addr, .source = RETIRE_SOURCE_UNKNOWN };
 
@@ -446,25 +403,24 @@ plain_miss_avx2(CPUX86State *env, uint64_t addr, uint32_t desc, uintptr_t ra,
     }
     if (unlikely(line.source == RETIRE_SOURCE_UNKNOWN)) {
         filter_miss(env, addr, desc, ra);
-        return;
+    } else if (line.source == RETIRE_SOURCE_L2) {
+        end_access(env, desc, &l2);
     }
-    if (tlb && !page_is_used(env, addr, line.page)) {
-        enter_page(env, addr, desc, line.page);
-    }
-    end_access(env, desc, line.source);
 }
 
-static void __attribute__((target("avx2")))
-filter_miss_avx2(CPUX86State *env, uint64_t addr, uint32_t desc, uintptr_t ra)
-{
-    plain_miss_avx2(env, addr, desc, ra, false);
-}
-
-static void __attribute__((target("avx2")))
+/* Not part of that, because only who asks DTLB shall pay for it. */
+static void __attribute__((noinline))
 filter_miss_tlb_avx2(CPUX86State *env, uint64_t addr, uint32_t desc,
                      uintptr_t ra)
 {
-    plain_miss_avx2(env, addr, desc, ra, true);
+    Line line = { .addr = addr };
+
+    if (physical_line(env, &line, MMU_DATA_LOAD, access_mmu_idx(desc)) &&
+        page_is_used(env, &line)) {
+        filter_miss_avx2(env, addr, desc, ra);
+    } else {
+        filter_miss(env, addr, desc, ra);
+    }
 }
 #endif
 
@@ -472,13 +428,11 @@ void retire_filter_miss(CPUX86State *env, uint64_t addr, uint32_t desc,
                         uintptr_t ra)
 {
 #ifdef RETIRE_WAYS_AVX2
-    const RetireCache *c = env_archcpu(env)->retire_cache;
-
-    if (c->may_be_plain && (cpuinfo & CPUINFO_AVX2)) {
-        if (c->is_plain) {
-            filter_miss_avx2(env, addr, desc, ra);
-        } else {
+    if (env_archcpu(env)->retire_cache->is_plain && (cpuinfo & CPUINFO_AVX2)) {
+        if (retire_models(env)->tlb.data) {
             filter_miss_tlb_avx2(env, addr, desc, ra);
+        } else {
+            filter_miss_avx2(env, addr, desc, ra);
         }
         return;
     }

@@ -78,21 +78,22 @@ void retire_cpu_settle_misses(CPUX86State *env)
     }
 }
 
-void retire_cpu_arm(CPUX86State *env, RetireDistance *d)
+RetireDistance retire_cpu_arm(CPUX86State *env)
 {
+    RetireDistance d = RETIRE_DISTANCE_MAX;
     RetireState *r = &env->retire;
 
-    *d = RETIRE_DISTANCE_MAX;
     RETIRE_FOREACH_TOLD(env, o) {
-        (*o)->distance(env, r->row, d);
+        (*o)->distance(env, r->row, &d);
     }
-    retire_arm_distance(r, &env_archcpu(env)->retire_config, d);
+    retire_arm_distance(r, &env_archcpu(env)->retire_config, &d);
 #ifdef CONFIG_TCG
     /* Arming has undone what retire_exit_requested() did. */
     if (cpu_loop_exit_requested(env_cpu(env))) {
         retire_expire(r);
     }
 #endif
+    return d;
 }
 
 /* Who is told, what is wanted, and what blocks are to know of that */
@@ -140,10 +141,9 @@ static void ask_wants(CPUX86State *env, unsigned step)
 static void go_on(CPUX86State *env)
 {
     RetireWants wants = retire_models(env)->wants;
-    RetireDistance d;
 
     if (wants) {
-        retire_cpu_arm(env, &d);
+        retire_cpu_arm(env);
     }
     if (wants & (RETIRE_WANT_SOURCES | RETIRE_WANT_FETCHES)) {
         retire_cpu_use_caches(env, wants);
@@ -193,19 +193,20 @@ static void observe(CPUX86State *env, const RetireStory *story, unsigned told,
     go_on(env);
 }
 
-void retire_cpu_one(CPUX86State *env)
+void retire_one(CPUX86State *env)
 {
     RetireStory story = { .row = RETIRE_OS, .entry = true };
 
-    observe(env, &story, RETIRE_ALL_OBSERVERS, true);
+    if (env_archcpu(env)->retire_observer[0]) {
+        observe(env, &story, RETIRE_ALL_OBSERVERS, true);
+    }
 }
 
-void retire_cpu_delivered(CPUX86State *env, RetireRow row, uint64_t ip,
-                          int vector)
+void retire_delivered(CPUX86State *env, RetireRow row, uint64_t ip, int vector)
 {
     X86CPU *cpu = env_archcpu(env);
 
-    if (vector == RETIRE_VECTOR_INT) {
+    if (vector == RETIRE_VECTOR_INT && cpu->retire_observer[0]) {
         RetireStory story = {
             .ip = ip, .row = row, .is_far = true, .entry = true,
             .delivered = true,
@@ -221,17 +222,6 @@ void retire_cpu_delivered(CPUX86State *env, RetireRow row, uint64_t ip,
             o->delivered(env, row, ip, vector);
         }
     }
-}
-
-void retire_exec_exit(CPUX86State *env)
-{
-    retire_settle(env);
-#ifndef CONFIG_USER_ONLY
-    /* The TLB may be flushed before the loop goes on with the same flags. */
-    if (retire_wants(env, RETIRE_WANT_SOURCES)) {
-        retire_filter_clear(&retire_models(env)->filter);
-    }
-#endif
 }
 
 void retire_exit_requested(CPUState *cs)
@@ -391,7 +381,7 @@ ask_observers(CPUX86State *env, const TranslationBlock *tb, int32_t charge)
     if (due) {
         retire_cpu_begin(env);
     }
-    retire_cpu_arm(env, &d);
+    d = retire_cpu_arm(env);
     if (r->budget >= charge && !retire_wants(env, RETIRE_WANT_RANGE)) {
         return tb->tc.ptr;
     }
@@ -400,7 +390,7 @@ ask_observers(CPUX86State *env, const TranslationBlock *tb, int32_t charge)
     }
     if (d.now) {
         retire_cpu_begin(env);
-        retire_cpu_arm(env, &d);
+        d = retire_cpu_arm(env);
         /* What is wanted may have become known; and the program goes on. */
         retire_cpu_sync(env, d.now);
         return helper_lookup_tb_ptr(env);
@@ -468,14 +458,6 @@ void helper_retire_begin(CPUX86State *env, target_ulong ip)
     retire_cpu_begin(env);
 }
 
-static void add_accesses(CPUX86State *env, RetireStory *story, bool has)
-{
-    if (has) {
-        story->access = retire_models(env)->accesses.access;
-        story->nr_accesses = retire_models(env)->accesses.nr;
-    }
-}
-
 /*
  * The instruction at @ip has retired, and EIP is that of the next one: a #PF
  * raised here is between the two.
@@ -483,6 +465,7 @@ static void add_accesses(CPUX86State *env, RetireStory *story, bool has)
 __attribute__((flatten))
 void helper_retire_observe(CPUX86State *env, target_ulong ip, uint32_t desc)
 {
+    const RetireAccesses *accesses = &retire_models(env)->accesses;
     RetireStory story = {
         .ip = ip,
         .next = ip + (desc >> RETIRE_DESC_LENGTH_SHIFT),
@@ -494,6 +477,8 @@ void helper_retire_observe(CPUX86State *env, target_ulong ip, uint32_t desc)
         .entry = desc & RETIRE_ROW_ENTRY,
         .int1 = (uint16_t)desc == X86_RETIRE_INT1,
         .trap = (desc & RETIRE_DESC_TF) || env_cpu(env)->watchpoint_hit,
+        .access = accesses->access,
+        .nr_accesses = desc & RETIRE_DESC_STORY ? accesses->nr : 0,
     };
 
     if (story.branch && retire_wants(env, RETIRE_WANT_PREDICT)) {
@@ -502,7 +487,6 @@ void helper_retire_observe(CPUX86State *env, target_ulong ip, uint32_t desc)
         story.predicted = !(last & RETIRE_BRANCH_UNEXPECTED);
         story.mispredicted = last & RETIRE_BRANCH_MISPREDICTED;
     }
-    add_accesses(env, &story, desc & RETIRE_DESC_STORY);
     observe(env, &story,
             desc >> RETIRE_DESC_OBSERVERS_SHIFT & RETIRE_ALL_OBSERVERS,
             (uint16_t)desc & ~RETIRE_ROW_BRANCH);
@@ -521,14 +505,18 @@ void helper_retire_taken(CPUX86State *env, target_ulong from, target_ulong to)
 void helper_retire_repeat(CPUX86State *env, uint32_t charged, target_ulong ip)
 {
     RetireState *r = &env->retire;
-    RetireDistance d;
 
     if (!charged) {
         unsigned told = retire_tb_observers(env->retire_flags);
-        RetireStory story = { .ip = ip, .row = r->row, .part = true };
+        const RetireAccesses *accesses = &retire_models(env)->accesses;
+        RetireStory story = {
+            .ip = ip, .row = r->row, .part = true,
+            .access = accesses->access,
+            .nr_accesses = retire_wants(env, RETIRE_WANT_STORY) ?
+                           accesses->nr : 0,
+        };
 
         env->eip = ip;
-        add_accesses(env, &story, retire_wants(env, RETIRE_WANT_STORY));
         observe(env, &story, told, true);
         return;
     }
@@ -538,7 +526,7 @@ void helper_retire_repeat(CPUX86State *env, uint32_t charged, target_ulong ip)
     if (retire_wants(env, RETIRE_WANT_ACCESSES)) {
         /* The budget knows nothing of iterations. */
         retire_cpu_settle(env);
-        retire_cpu_arm(env, &d);
+        retire_cpu_arm(env);
     }
 }
 #endif

@@ -24,17 +24,15 @@ QEMU_BUILD_BUG_ON(offsetof(CPUX86State, end_init_save) -
 
 #define RETIRE_UINT32(name, field, value, min, max)                     \
     { DEFINE_PROP_UINT32(name, X86CPU, retire_config.field, value), min, max }
-#define RETIRE_SIZE(name, level, min, max)                              \
-    { DEFINE_PROP_SIZE32(name, X86CPU, retire_config.cache[level].size, \
-                         RETIRE_AS_CPUID), min, max }
-#define RETIRE_ASSOC(name, level)                                       \
-    RETIRE_UINT32(name, cache[level].assoc, RETIRE_AS_CPUID,            \
-                  1, RETIRE_ASSOC_MAX)
-#define RETIRE_ENTRIES(name, kind)                                      \
-    RETIRE_UINT32(name, tlb.tlb[kind].size, RETIRE_AS_CPUID,            \
-                  0, RETIRE_TLB_ENTRIES_MAX)
-#define RETIRE_WAYS(name, kind)                                         \
-    RETIRE_UINT32(name, tlb.tlb[kind].assoc, RETIRE_AS_CPUID,           \
+#define RETIRE_CACHE(name, level, min, max, ways)                       \
+    { DEFINE_PROP_SIZE32(name "-size", X86CPU,                          \
+                         retire_config.cache[level].size,               \
+                         RETIRE_AS_CPUID), min, max },                  \
+    RETIRE_UINT32(name "-assoc", cache[level].assoc, RETIRE_AS_CPUID, 1, ways)
+#define RETIRE_TLB(name, kind)                                          \
+    RETIRE_UINT32(name "-entries", tlb.tlb[kind].size, RETIRE_AS_CPUID, \
+                  0, RETIRE_TLB_ENTRIES_MAX),                           \
+    RETIRE_UINT32(name "-assoc", tlb.tlb[kind].assoc, RETIRE_AS_CPUID,  \
                   1, RETIRE_TLB_ASSOC_MAX)
 #define RETIRE_LATENCY(name, source, value)                             \
     RETIRE_UINT32(name, latency[source], value, 1, RETIRE_LATENCY_MAX)
@@ -46,30 +44,18 @@ static const struct {
     RETIRE_UINT32("insn-clocks", insn_clocks, 1, 1, RETIRE_INSN_CLOCKS_MAX),
     RETIRE_UINT32("refclk-ratio", refclk_ratio, RETIRE_REFCLK_UNIT,
                   1, RETIRE_REFCLK_RATIO_MAX),
-    RETIRE_SIZE("l1d-size", RETIRE_L1D, 1 * KiB, 1 * MiB),
-    RETIRE_ASSOC("l1d-assoc", RETIRE_L1D),
-    RETIRE_SIZE("l2-size", RETIRE_L2, 1 * KiB, 64 * MiB),
-    RETIRE_ASSOC("l2-assoc", RETIRE_L2),
-    RETIRE_SIZE("l3-size", RETIRE_L3, 0, 1 * GiB),
-    RETIRE_ASSOC("l3-assoc", RETIRE_L3),
+    RETIRE_CACHE("l1d", RETIRE_L1D, 1 * KiB, 1 * MiB, RETIRE_ASSOC_MAX),
+    RETIRE_CACHE("l2", RETIRE_L2, 1 * KiB, 64 * MiB, RETIRE_ASSOC_MAX),
+    RETIRE_CACHE("l3", RETIRE_L3, 0, 1 * GiB, RETIRE_ASSOC_MAX),
     /* As 64 bits at most mark a set's lines, it has no more ways. */
-    RETIRE_SIZE("l1i-size", RETIRE_L1I, 1 * KiB, 1 * MiB),
-    RETIRE_UINT32("l1i-assoc", cache[RETIRE_L1I].assoc, RETIRE_AS_CPUID,
-                  1, RETIRE_TLB_ASSOC_MAX),
-    RETIRE_ENTRIES("dtlb-entries", RETIRE_DTLB),
-    RETIRE_WAYS("dtlb-assoc", RETIRE_DTLB),
-    RETIRE_ENTRIES("dtlb-2m-entries", RETIRE_DTLB_2M),
-    RETIRE_WAYS("dtlb-2m-assoc", RETIRE_DTLB_2M),
-    RETIRE_ENTRIES("dtlb-1g-entries", RETIRE_DTLB_1G),
-    RETIRE_WAYS("dtlb-1g-assoc", RETIRE_DTLB_1G),
-    RETIRE_ENTRIES("itlb-entries", RETIRE_ITLB),
-    RETIRE_WAYS("itlb-assoc", RETIRE_ITLB),
-    RETIRE_ENTRIES("itlb-2m-entries", RETIRE_ITLB_2M),
-    RETIRE_WAYS("itlb-2m-assoc", RETIRE_ITLB_2M),
-    RETIRE_ENTRIES("stlb-entries", RETIRE_STLB),
-    RETIRE_WAYS("stlb-assoc", RETIRE_STLB),
-    RETIRE_ENTRIES("istlb-entries", RETIRE_ISTLB),
-    RETIRE_WAYS("istlb-assoc", RETIRE_ISTLB),
+    RETIRE_CACHE("l1i", RETIRE_L1I, 1 * KiB, 1 * MiB, RETIRE_TLB_ASSOC_MAX),
+    RETIRE_TLB("dtlb", RETIRE_DTLB),
+    RETIRE_TLB("dtlb-2m", RETIRE_DTLB_2M),
+    RETIRE_TLB("dtlb-1g", RETIRE_DTLB_1G),
+    RETIRE_TLB("itlb", RETIRE_ITLB),
+    RETIRE_TLB("itlb-2m", RETIRE_ITLB_2M),
+    RETIRE_TLB("stlb", RETIRE_STLB),
+    RETIRE_TLB("istlb", RETIRE_ISTLB),
     RETIRE_LATENCY("l2-latency", RETIRE_SOURCE_L2, 20),
     RETIRE_LATENCY("l3-latency", RETIRE_SOURCE_L3, 60),
     RETIRE_LATENCY("remote-latency", RETIRE_SOURCE_REMOTE, 120),
@@ -206,16 +192,12 @@ static bool choose_tlbs(X86CPU *cpu, Error **errp)
     static const char *const names[RETIRE_NR_TLBS] = {
         "dtlb", "dtlb-2m", "dtlb-1g", "itlb", "itlb-2m", "stlb", "istlb"
     };
-    uint32_t version = cpu->env.cpuid_version;
-    unsigned family = version >> 8 & 15, model = version >> 4 & 15;
     RetireTlbConfig *config = &cpu->retire_config.tlb;
-    const RetireTlbConfig *unset;
+    const RetireTlbConfig *unset = retire_tlb_config(
+        IS_INTEL_CPU(&cpu->env),
+        object_property_get_int(OBJECT(cpu), "family", &error_abort),
+        object_property_get_int(OBJECT(cpu), "model", &error_abort));
 
-    if (family == 15) {
-        family += version >> 20 & 255;
-    }
-    model |= version >> 12 & 0xf0;
-    unset = retire_tlb_config(IS_INTEL_CPU(&cpu->env), family, model);
     config->stlb_lg_max = unset->stlb_lg_max;
     config->stlb_code = unset->stlb_code;
     for (int i = 0; i < RETIRE_NR_TLBS; i++) {
@@ -381,8 +363,5 @@ void retire_cpu_use_caches(CPUX86State *env, RetireWants wants)
         retire_filter_clear(filter);
         filter->mapping = mapping;
     }
-    if (t->data != tlb) {
-        t->data = tlb;
-        retire_cache_set_plain(env_archcpu(env)->retire_cache, !tlb);
-    }
+    t->data = tlb;
 }

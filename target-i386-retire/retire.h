@@ -128,7 +128,7 @@ void retire_cpu_settle(CPUX86State *env);
 void retire_cpu_settle_misses(CPUX86State *env);
 
 /* Ask all who are told how far it is, and give blocks that budget. */
-void retire_cpu_arm(CPUX86State *env, RetireDistance *d);
+RetireDistance retire_cpu_arm(CPUX86State *env);
 
 /*
  * Report, ask who wants what from now on, and arm; @step is for retire_flags.
@@ -147,7 +147,7 @@ void retire_cpu_use_caches(CPUX86State *env, RetireWants wants);
 
 /*
  * An exception or interrupt is about to be delivered: it drops a step.  Or the
- * CPU's loop is entered, and the kernel may have changed what memory is mapped.
+ * CPU's loop is entered or left: outside, memory may be mapped elsewhere.
  */
 static inline void retire_settle(CPUX86State *env)
 {
@@ -308,14 +308,7 @@ static inline void retire_page_flushed(CPUX86State *env, uint64_t addr)
 }
 
 /* An instruction at CPL 0 has retired; no block has counted it. */
-void retire_cpu_one(CPUX86State *env);
-
-static inline void retire_one(CPUX86State *env)
-{
-    if (unlikely(env_archcpu(env)->retire_observer[0])) {
-        retire_cpu_one(env);
-    }
-}
+void retire_one(CPUX86State *env);
 
 /*
  * An exception or interrupt @vector has been delivered, which came at effective
@@ -324,19 +317,9 @@ static inline void retire_one(CPUX86State *env)
  */
 #define RETIRE_VECTOR_INT   (-1)
 
-void retire_cpu_delivered(CPUX86State *env, RetireRow row, uint64_t ip,
-                          int vector);
+void retire_delivered(CPUX86State *env, RetireRow row, uint64_t ip, int vector);
 
-static inline void retire_delivered(CPUX86State *env, RetireRow row,
-                                    uint64_t ip, int vector)
-{
-    if (unlikely(env_archcpu(env)->retire_observer[0])) {
-        retire_cpu_delivered(env, row, ip, vector);
-    }
-}
-
-/* Members of TCGCPUOps; the last one, in 10.0, of CPUClass */
-void retire_exec_exit(CPUX86State *env);
+/* A member of TCGCPUOps; in 10.0, of CPUClass */
 void retire_exit_requested(CPUState *cs);
 #endif
 

@@ -61,20 +61,11 @@ typedef struct RetirePredictor {
      */
     uint64_t last;
     uint8_t top;            /* offset of the first free return, modulo 256 */
-    const RetireCond *cond[RETIRE_NR_CONDS];
     uint64_t returns[RETIRE_NR_RETURNS];
+    /* By effective address, modulo their number */
+    const RetireCond *cond[RETIRE_NR_CONDS];
     uint64_t targets[RETIRE_NR_TARGETS];
 } RetirePredictor;
-
-static inline uint32_t retire_cond_index(uint64_t ip)
-{
-    return ip % RETIRE_NR_CONDS;
-}
-
-static inline uint32_t retire_target_index(uint64_t ip)
-{
-    return ip % RETIRE_NR_TARGETS;
-}
 
 /* No branch has ever been taken. */
 void retire_predictor_init(RetirePredictor *p);

@@ -322,7 +322,7 @@ static void check_geometry(void)
 /* A conditional one; what others do is up to translated code. */
 static void branch(uint64_t ip, bool taken)
 {
-    uint32_t n = retire_cond_index(ip);
+    uint32_t n = ip % RETIRE_NR_CONDS;
     const RetireCond *cond = predictor.cond[n];
     bool expected;
     uint8_t *counter = &book[n].counter[book[n].outcomes];

@@ -864,7 +864,7 @@ static void test_threads(void)
  */
 static int predict(RetirePredictor *p, uint64_t ip, bool taken)
 {
-    const RetireCond **cond = &p->cond[retire_cond_index(ip)];
+    const RetireCond **cond = &p->cond[ip % RETIRE_NR_CONDS];
     uint64_t count = (*cond)->count[taken];
 
     *cond = (*cond)->next[taken];
