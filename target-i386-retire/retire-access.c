@@ -384,9 +384,10 @@ filter_miss(CPUX86State *env, uint64_t addr, uint32_t desc, uintptr_t ra)
 }
 
 #ifdef RETIRE_WAYS_AVX2
-/* The same for most accesses where RetireCache.is_plain */
-static void __attribute__((target("avx2")))
-filter_miss_avx2(CPUX86State *env, uint64_t addr, uint32_t desc, uintptr_t ra)
+/* The same where RetireCache.is_plain; DTLB is asked with @tlb. */
+static inline __attribute__((always_inline, target("avx2"))) void
+plain_miss_avx2(CPUX86State *env, uint64_t addr, uint32_t desc, uintptr_t ra,
+                bool tlb)
 {
     /* Not @line, which is in registers */
     static const Line l2 = { .source = RETIRE_SOURCE_L2 };
@@ -396,7 +397,7 @@ filter_miss_avx2(CPUX86State *env, uint64_t addr, uint32_t desc, uintptr_t ra)
     if (retire_may_miss(&env->retire) &&
         addr % RETIRE_LINE_SIZE <= (desc & TCG_MEM_FILTER_LIMIT) &&
         physical_line(env, &line, MMU_DATA_LOAD, access_mmu_idx(desc)) &&
-        line.memory) {
+        line.memory && (!tlb || page_is_used(env, &line))) {
         line.source = retire_cache_try_avx2(cpu->retire_cache,
                                             &cpu->retire_models.filter,
                                             line.line, addr);
@@ -408,19 +409,18 @@ filter_miss_avx2(CPUX86State *env, uint64_t addr, uint32_t desc, uintptr_t ra)
     }
 }
 
-/* Not part of that, because only who asks DTLB shall pay for it. */
-static void __attribute__((noinline))
+/* Two functions, because only who asks DTLB shall pay for the registers. */
+static void __attribute__((target("avx2")))
+filter_miss_avx2(CPUX86State *env, uint64_t addr, uint32_t desc, uintptr_t ra)
+{
+    plain_miss_avx2(env, addr, desc, ra, false);
+}
+
+static void __attribute__((target("avx2")))
 filter_miss_tlb_avx2(CPUX86State *env, uint64_t addr, uint32_t desc,
                      uintptr_t ra)
 {
-    Line line = { .addr = addr };
-
-    if (physical_line(env, &line, MMU_DATA_LOAD, access_mmu_idx(desc)) &&
-        page_is_used(env, &line)) {
-        filter_miss_avx2(env, addr, desc, ra);
-    } else {
-        filter_miss(env, addr, desc, ra);
-    }
+    plain_miss_avx2(env, addr, desc, ra, true);
 }
 #endif
 
