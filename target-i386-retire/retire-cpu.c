@@ -22,45 +22,49 @@ QEMU_BUILD_BUG_ON(offsetof(CPUX86State, end_init_save) -
 /* What a property of the caches is that nobody has set */
 #define RETIRE_AS_CPUID UINT32_MAX
 
-#define RETIRE_UINT32(name, field, value, min, max)                     \
+#define NUMBER(name, field, value, min, max)                            \
     { DEFINE_PROP_UINT32(name, X86CPU, retire_config.field, value), min, max }
-#define RETIRE_CACHE(name, level, min, max, ways)                       \
-    { DEFINE_PROP_SIZE32(name "-size", X86CPU,                          \
-                         retire_config.cache[level].size,               \
-                         RETIRE_AS_CPUID), min, max },                  \
-    RETIRE_UINT32(name "-assoc", cache[level].assoc, RETIRE_AS_CPUID, 1, ways)
-#define RETIRE_TLB(name, kind)                                          \
-    RETIRE_UINT32(name "-entries", tlb.tlb[kind].size, RETIRE_AS_CPUID, \
-                  0, RETIRE_TLB_ENTRIES_MAX),                           \
-    RETIRE_UINT32(name "-assoc", tlb.tlb[kind].assoc, RETIRE_AS_CPUID,  \
-                  1, RETIRE_TLB_ASSOC_MAX)
-#define RETIRE_LATENCY(name, source, value)                             \
-    RETIRE_UINT32(name, latency[source], value, 1, RETIRE_LATENCY_MAX)
+#define BYTES(name, level, min, max)                                    \
+    { DEFINE_PROP_SIZE32(name, X86CPU, retire_config.cache[level].size, \
+                         RETIRE_AS_CPUID), min, max }
+#define ASSOC(name, level, max)                                         \
+    NUMBER(name, cache[level].assoc, RETIRE_AS_CPUID, 1, max)
+#define ENTRIES(name, kind)                                             \
+    NUMBER(name, tlb.tlb[kind].size, RETIRE_AS_CPUID, 0, RETIRE_TLB_ENTRIES_MAX)
+#define WAYS(name, kind)                                                \
+    NUMBER(name, tlb.tlb[kind].assoc, RETIRE_AS_CPUID, 1, RETIRE_TLB_ASSOC_MAX)
+#define LATENCY(name, source, value)                                    \
+    NUMBER(name, latency[RETIRE_SOURCE_##source], value, 1, RETIRE_LATENCY_MAX)
 
 static const struct {
     Property prop;
     uint32_t min, max;          /* if it is set */
 } properties[] = {
-    RETIRE_UINT32("insn-clocks", insn_clocks, 1, 1, RETIRE_INSN_CLOCKS_MAX),
-    RETIRE_UINT32("refclk-ratio", refclk_ratio, RETIRE_REFCLK_UNIT,
-                  1, RETIRE_REFCLK_RATIO_MAX),
-    RETIRE_CACHE("l1d", RETIRE_L1D, 1 * KiB, 1 * MiB, RETIRE_ASSOC_MAX),
-    RETIRE_CACHE("l2", RETIRE_L2, 1 * KiB, 64 * MiB, RETIRE_ASSOC_MAX),
-    RETIRE_CACHE("l3", RETIRE_L3, 0, 1 * GiB, RETIRE_ASSOC_MAX),
+    NUMBER("insn-clocks", insn_clocks, 1, 1, RETIRE_INSN_CLOCKS_MAX),
+    NUMBER("refclk-ratio", refclk_ratio, RETIRE_REFCLK_UNIT,
+           1, RETIRE_REFCLK_RATIO_MAX),
+    BYTES("l1d-size", RETIRE_L1D, 1 * KiB, 1 * MiB),
+    ASSOC("l1d-assoc", RETIRE_L1D, RETIRE_ASSOC_MAX),
+    BYTES("l2-size", RETIRE_L2, 1 * KiB, 64 * MiB),
+    ASSOC("l2-assoc", RETIRE_L2, RETIRE_ASSOC_MAX),
+    BYTES("l3-size", RETIRE_L3, 0, 1 * GiB),
+    ASSOC("l3-assoc", RETIRE_L3, RETIRE_ASSOC_MAX),
     /* As 64 bits at most mark a set's lines, it has no more ways. */
-    RETIRE_CACHE("l1i", RETIRE_L1I, 1 * KiB, 1 * MiB, RETIRE_TLB_ASSOC_MAX),
-    RETIRE_TLB("dtlb", RETIRE_DTLB),
-    RETIRE_TLB("dtlb-2m", RETIRE_DTLB_2M),
-    RETIRE_TLB("dtlb-1g", RETIRE_DTLB_1G),
-    RETIRE_TLB("itlb", RETIRE_ITLB),
-    RETIRE_TLB("itlb-2m", RETIRE_ITLB_2M),
-    RETIRE_TLB("stlb", RETIRE_STLB),
-    RETIRE_TLB("istlb", RETIRE_ISTLB),
-    RETIRE_LATENCY("l2-latency", RETIRE_SOURCE_L2, 20),
-    RETIRE_LATENCY("l3-latency", RETIRE_SOURCE_L3, 60),
-    RETIRE_LATENCY("remote-latency", RETIRE_SOURCE_REMOTE, 120),
-    RETIRE_LATENCY("dram-latency", RETIRE_SOURCE_DRAM, 200),
-    RETIRE_LATENCY("other-latency", RETIRE_SOURCE_OTHER, 400),
+    BYTES("l1i-size", RETIRE_L1I, 1 * KiB, 1 * MiB),
+    ASSOC("l1i-assoc", RETIRE_L1I, RETIRE_TLB_ASSOC_MAX),
+    ENTRIES("dtlb-entries", RETIRE_DTLB), WAYS("dtlb-assoc", RETIRE_DTLB),
+    ENTRIES("dtlb-2m-entries", RETIRE_DTLB_2M),
+    WAYS("dtlb-2m-assoc", RETIRE_DTLB_2M),
+    ENTRIES("dtlb-1g-entries", RETIRE_DTLB_1G),
+    WAYS("dtlb-1g-assoc", RETIRE_DTLB_1G),
+    ENTRIES("itlb-entries", RETIRE_ITLB), WAYS("itlb-assoc", RETIRE_ITLB),
+    ENTRIES("itlb-2m-entries", RETIRE_ITLB_2M),
+    WAYS("itlb-2m-assoc", RETIRE_ITLB_2M),
+    ENTRIES("stlb-entries", RETIRE_STLB), WAYS("stlb-assoc", RETIRE_STLB),
+    ENTRIES("istlb-entries", RETIRE_ISTLB), WAYS("istlb-assoc", RETIRE_ISTLB),
+    LATENCY("l2-latency", L2, 20), LATENCY("l3-latency", L3, 60),
+    LATENCY("remote-latency", REMOTE, 120), LATENCY("dram-latency", DRAM, 200),
+    LATENCY("other-latency", OTHER, 400),
 };
 
 static const Property branch_predictor =
