@@ -392,7 +392,7 @@ plain_miss_avx2(CPUX86State *env, uint64_t addr, uint32_t desc, uintptr_t ra,
     /* Not @line, which is in registers */
     static const Line l2 = { .source = RETIRE_SOURCE_L2 };
     X86CPU *cpu = env_archcpu(env);
-    Line line = { .addr = addr, .source = RETIRE_SOURCE_UNKNOWN };
+    Line line = { .addr = addr };
 
     if (retire_may_miss(&env->retire) &&
         addr % RETIRE_LINE_SIZE <= (desc & TCG_MEM_FILTER_LIMIT) &&
@@ -401,11 +401,13 @@ plain_miss_avx2(CPUX86State *env, uint64_t addr, uint32_t desc, uintptr_t ra,
         line.source = retire_cache_try_avx2(cpu->retire_cache,
                                             &cpu->retire_models.filter,
                                             line.line, addr);
-    }
-    if (unlikely(line.source == RETIRE_SOURCE_UNKNOWN)) {
+        if (line.source == RETIRE_SOURCE_L2) {
+            end_access(env, desc, &l2);
+        } else if (unlikely(line.source != RETIRE_SOURCE_L1)) {
+            show_access(env, addr, desc, ra, false);
+        }
+    } else {
         filter_miss(env, addr, desc, ra);
-    } else if (line.source == RETIRE_SOURCE_L2) {
-        end_access(env, desc, &l2);
     }
 }
 

@@ -75,8 +75,8 @@ static uint64_t *level_find(const RetireWays *l, uint64_t line)
     uint64_t *set = l->assoc ? set_of(l, line) : NULL;
 
     for (uint32_t way = 0; way < l->assoc; way++) {
-        if (((set[way] | RETIRE_WAY_OWNED) & ~(uint64_t)RETIRE_WAY_MODIFIED) ==
-            retire_own_way(line)) {
+        if (!((set[way] ^ retire_own_way(line)) &
+              ~(uint64_t)(RETIRE_WAY_OWNED | RETIRE_WAY_MODIFIED))) {
             return &set[way];
         }
     }
@@ -336,14 +336,16 @@ RetireSource retire_cache_access(RetireCache *c, uint64_t line, uint64_t addr,
     RetireSource source = retire_cache_try(c, line, addr, store);
     RetireUncore *u = c->uncore;
     uint64_t word = retire_own_way(line), victim, remote;
-    bool l1, l2, l3 = false;
+    bool l1 = false, l2 = false, l3 = false;
 
     if (source != RETIRE_SOURCE_UNKNOWN) {
         return source;
     }
     lock(&u->lock);
-    l1 = level_snoop(&c->l1, line, RETIRE_TAKEN);
-    l2 = level_snoop(&c->l2, line, RETIRE_TAKEN);
+    if (store && u->shared) {       /* or else it would have been found */
+        l1 = level_snoop(&c->l1, line, RETIRE_TAKEN);
+        l2 = level_snoop(&c->l2, line, RETIRE_TAKEN);
+    }
     remote = snoop(u, c, line, store ? RETIRE_TAKEN : RETIRE_SHARED);
     if (remote && !store) {
         word &= ~(uint64_t)RETIRE_WAY_OWNED;
