@@ -51,7 +51,7 @@ reports() {
 # busy host is behind
 warnings() {
     tr -d '\r' < "$log" | sed -n 's/^dmesg: //p' | sort |
-        grep -Ev 'calibrat|8254 timer|hrtimer:|clocksource|TSC found unstable|too long'
+        grep -Ev 'calibrat|8254 timer|h(pet|rtimer):|clocksource|TSC found unstable|too long'
 }
 
 for kernel; do
