@@ -204,10 +204,12 @@ void lwp_cpu_dump(CPUX86State *env, FILE *f)
     if (!lwp_enabled(&s)) {
         return;
     }
+#ifdef CONFIG_TCG
     /* The budget may be that of performance counters alone. */
     RETIRE_FOREACH_TOLD(env, o) {
         told |= *o == &lwp_observer;
     }
+#endif
     if (told) {
         if (retire_wants(env, RETIRE_WANT_CLASSES)) {
             n.branches_any = 0;

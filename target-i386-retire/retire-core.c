@@ -5,10 +5,10 @@
 #include "qemu/log.h"
 #include "qemu/main-loop.h"
 #include "retire.h"
-#include "retire-mem.h"
 #include "decode-retire.h"
 #include "compat.h"
 #ifdef CONFIG_TCG
+#include "retire-mem.h"
 #include "exec/helper-proto.h"
 #include "accel/tcg/cpu-ops.h"
 #include "accel/tcg/internal-common.h"

@@ -79,6 +79,11 @@ static inline bool retire_wants(const CPUX86State *env, RetireWants wants)
     return retire_tb_wants(env->retire_flags) & wants;
 }
 
+static inline RetireRow retire_row(CPUX86State *env)
+{
+    return env->hflags & HF_CPL_MASK ? RETIRE_USR : RETIRE_OS;
+}
+
 static inline RetireModels *retire_models(CPUX86State *env)
 {
     return &env_archcpu(env)->retire_models;
@@ -226,11 +231,6 @@ static inline uint64_t retire_insn_start_to_memory(uint64_t data)
     return (data >> 32 & 0xfff) * RETIRE_MEMORY_LOAD +
            (data >> 44 & 0xfff) * RETIRE_MEMORY_STORE +
            (data >> 56 & 0x7f) * RETIRE_MEMORY_LOCKED;
-}
-
-static inline RetireRow retire_row(CPUX86State *env)
-{
-    return env->hflags & HF_CPL_MASK ? RETIRE_USR : RETIRE_OS;
 }
 
 /* What makes an effective address of code a linear one, see there: */
