@@ -53,6 +53,11 @@ static void test_profiled(void)
     ap_cb.tail = 1;                     /* never full */
     ap_profiled = 1;
     start_ap(1);
+    /* The host may stop it just when it has said that it starts. */
+    for (int i = 0; i < 100000000 &&
+         !__atomic_load_n(&ap_ring[0].event, __ATOMIC_ACQUIRE); i++) {
+        asm volatile("pause");
+    }
     ap_profiled = 0;
     start_ap(1);
     for (int i = 0; i < ARRAY_SIZE(ap_ring); i++) {

@@ -29,12 +29,12 @@ void ap_main(void)
     wrmsr(MSR_EVTSEL(0), 0xc0 | EVTSEL_OS | EVTSEL_EN);
     wrmsr(MSR_GLOBAL_CTRL, 1);
     __atomic_add_fetch(&ap_starts, 1, __ATOMIC_ACQ_REL);
-    while (!__atomic_load_n(&ap_stop, __ATOMIC_ACQUIRE)) {
+    do {
         for (int i = 0; i < 1000; i++) {
             ap_wrong += APIC(APIC_VERSION) != version;
         }
         __atomic_add_fetch(&ap_reads, 1, __ATOMIC_ACQ_REL);
-    }
+    } while (!__atomic_load_n(&ap_stop, __ATOMIC_ACQUIRE));
     __atomic_add_fetch(&ap_starts, 1, __ATOMIC_ACQ_REL);
     for (;;) {
         asm volatile("hlt");
