@@ -346,7 +346,7 @@ static __attribute__((noinline)) const void *
 next_block(CPUX86State *env, const TranslationBlock *tb)
 {
     const TranslationBlock *known;
-    uint64_t cs_base, phys;
+    uint64_t cs_base, phys, step;
     uint32_t flags;
     vaddr pc;
 
@@ -354,6 +354,17 @@ next_block(CPUX86State *env, const TranslationBlock *tb)
     if (!retire_mem_code(env, pc, tb->ask_data, &phys) ||
         !QTAILQ_EMPTY(&env_cpu(env)->breakpoints)) {
         return helper_lookup_tb_ptr(env);
+    }
+    step = (uint64_t)retire_step_ahead(&env->retire) << RETIRE_TB_STEP_SHIFT;
+    if (step && !retire_tb_step(cs_base) &&
+        !retire_wants(env, RETIRE_WANT_RANGE)) {
+        /* It is known only if the whole block has as many. */
+        known = known_block(env, phys, pc, cs_base | step, flags,
+                            tb_cflags(tb));
+        if (known) {
+            env->retire_flags |= step;
+            return known->tc.ptr;
+        }
     }
     known = known_block(env, phys, pc, cs_base, flags, tb_cflags(tb));
     return likely(known) ? known->tc.ptr : look_up_block(env, phys);

@@ -609,6 +609,17 @@ static inline uint32_t retire_step_foreseen(const RetireState *r,
 }
 
 /*
+ * Behind a step: how many instructions of what is next may be another step, if
+ * there are so many before something ends it; or 0.
+ */
+static inline uint32_t retire_step_ahead(const RetireState *r)
+{
+    uint32_t left = (uint32_t)r->budget >> 16;
+
+    return r->foreseen != RETIRE_LATE && left < RETIRE_BLOCK_MAX ? left + 1 : 0;
+}
+
+/*
  * The same when it has been asked how far it is.  Returns 0 if the block may
  * run; or else how many of its instructions may, of which the last one is
  * observed.
