@@ -735,6 +735,13 @@ void lwp_retire(LwpState *s, const LwpConfig *config, const RetireStory *story)
     if (!lwp_eligible(s, story->ip)) {
         return;
     }
+    if (s->only) {
+        count_event(s, s->only, 1);
+        if (s->counter[s->only - 1] < 0 && !s->deferred) {
+            gather(s, s->only, 0, story->ip, 0);
+        }
+        return;
+    }
     if (story->branch && enabled(s, LWP_EVENT_BRE)) {
         flags = branch_flags(s, story);
         unit = !(s->filters & class_filter[retire_class(story->branch,
