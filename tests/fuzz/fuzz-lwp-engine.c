@@ -473,12 +473,12 @@ static void run_miss(uint64_t arg)
     if (due || !lwp_eligible(&lwp, miss.ip)) {
         return;
     }
-    /* Nothing happens, then, nor will it with what has been counted ahead. */
+    /* What has been counted ahead makes nothing fall due but what is known. */
     copy = lwp;
     copied = account;
     n = take_totals(&copied, branches);
     lwp_count(&copy, &config, &n);
-    if (copy.npending != npending ||
+    if (copy.npending != npending + n.due ||
         ((copy.flags & LWP_FLAG(LWP_EVENT_CNH)) &&
          copy.counter[LWP_EVENT_CNH - 1] < 0) ||
         ((copy.flags & LWP_FLAG(LWP_EVENT_RNH)) &&
@@ -593,6 +593,9 @@ static void run_charged(uint64_t ip, uint32_t insns, bool branch)
     }
 }
 
+/* Nothing has happened since a step, see retire_step_ahead(). */
+static bool behind_step;
+
 /* A block of @insns instructions of a byte, as translated code runs it */
 static void run_block(LwpMem *mem, RetireStory story, uint32_t insns,
                       uint64_t arg)
@@ -601,6 +604,8 @@ static void run_block(LwpMem *mem, RetireStory story, uint32_t insns,
     bool observed = story.branch && (wants & RETIRE_WANT_BRANCHES);
     bool branch = story.branch && !observed;
     uint32_t charged = insns - observed, step = 0, inside = 0;
+    bool known = behind_step && (arg >> 28 & 1);
+    uint32_t ahead = known ? retire_step_ahead(&account) : 0;
     uint64_t lengths = observed ? 0 : insns < RETIRE_NEXT_LENGTHS ?
                        0x1111111111111111 & ((1ull << 4 * insns) - 1) :
                        0x1111111111111111;
@@ -608,10 +613,13 @@ static void run_block(LwpMem *mem, RetireStory story, uint32_t insns,
     for (uint32_t i = 0; i < insns; i++) {
         inside += retire_eligible(&account, ip + i);
     }
+    behind_step = false;
     if (!inside) {
         return;
     }
-    if (inside < insns ||
+    if (ahead && ahead <= charged && !(wants & RETIRE_WANT_RANGE)) {
+        step = ahead;
+    } else if (inside < insns ||
         (account.budget < RETIRE_CHARGE(charged, branch) + !charged &&
          !retire_next_foreseen(&account, RETIRE_CHARGE(charged, branch), ip,
                                lengths))) {
@@ -641,6 +649,7 @@ static void run_block(LwpMem *mem, RetireStory story, uint32_t insns,
     if (step || observed) {
         story.ip += charged;
         run_observed(mem, &story);
+        behind_step = step;
     } else if (branch && (wants & RETIRE_WANT_CLASSES)) {
         RetireClass class = retire_class(story.branch, story.taken);
         /* Direct ones are always predicted. */
@@ -745,6 +754,9 @@ static void run(const Op *op)
     unsigned repeat = 1 + (op->how & 31);
     bool due;
 
+    if (op->code != BLOCK) {
+        behind_step = false;
+    }
     if (op->code != BLOCK && op->code != MISS) {
         sync_account();
     }
