@@ -440,7 +440,7 @@ first_block(CPUState *cs, const TranslationBlock *tb)
         !retire_wants(env, RETIRE_WANT_RANGE)) {
         r->budget += charge;
     }
-    if (r->late != RETIRE_NEVER && !cpu_loop_exit_requested(cs)) {
+    if (!cpu_loop_exit_requested(cs)) {
         if (retire_next_foreseen(r, charge, env->eip,
                                  retire_ask_lengths(tb->ask_data))) {
             return tb->tc.ptr;

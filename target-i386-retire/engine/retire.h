@@ -232,6 +232,13 @@ typedef struct RetireModels {
 #define RETIRE_BLOCK_MAX    64      /* instructions */
 #define RETIRE_NEXT_LENGTHS 14      /* of the first instructions of a block */
 
+/* What is to be done where the budget is exhausted */
+typedef enum RetireForeseen {
+    RETIRE_ASK,             /* ask the observers */
+    RETIRE_LATE,            /* the first instruction it has not is due; */
+    RETIRE_STEP,            /* or the last one of a step */
+} RetireForeseen;
+
 /* All zero: nobody counts. */
 typedef struct RetireState {
     /*
@@ -249,13 +256,7 @@ typedef struct RetireState {
     uint64_t clock;         /* see retire_clock() */
     /* See RetireDistance.exact: the due-th of what has been charged, or 0. */
     uint16_t due;
-    /*
-     * Of a block that exhausts the budget, the first instruction that has none
-     * is due if no less than this would be left of it, or else the last one of
-     * a step may be observed; without asking anybody.
-     */
-    int32_t late;
-    bool step;
+    RetireForeseen foreseen;    /* when the budget is exhausted next */
     uint64_t due_ip;
     /* What counts is at ip_first to ip_first + ip_span, modulo 2^64. */
     uint64_t ip_first, ip_span;
@@ -438,7 +439,7 @@ static inline void retire_unretire(RetireState *r, uint32_t insns, bool branch,
         r->clock -= RETIRE_CHARGE(insns, branch);
     }
     r->restored = r->budget;
-    r->late = RETIRE_NEVER;
+    r->foreseen = RETIRE_ASK;
 }
 
 /* Shorten the budget by @charge, which nothing has retired for. */
@@ -547,9 +548,9 @@ static inline void retire_arm_distance(RetireState *r,
 
     retire_arm(r, d->now ? -1 : (int32_t)run);
     /* Whatever block comes then, one instruction in it is due, or observed. */
-    r->late = d->branches < run + RETIRE_BLOCK_MAX || d->now ? RETIRE_NEVER :
-              RETIRE_CHARGE(run - d->exact, 0);
-    r->step = d->certain & !d->clocks;
+    r->foreseen = d->branches < run + RETIRE_BLOCK_MAX || d->now ? RETIRE_ASK :
+                  d->exact >= run + RETIRE_BLOCK_MAX ? RETIRE_LATE :
+                  d->certain && !d->clocks ? RETIRE_STEP : RETIRE_ASK;
     r->miss_charge = 0;
     if (d->clocks) {
         /* Latencies of misses count as instructions do: they are charged. */
@@ -584,7 +585,7 @@ static inline bool retire_tell_late(RetireState *r, int32_t charge,
         lengths >>= 4;
     }
     r->due_ip = ip;
-    r->late = RETIRE_NEVER;
+    r->foreseen = RETIRE_ASK;
     retire_burn(r, r->budget - charge);
     return true;
 }
@@ -593,7 +594,7 @@ static inline bool retire_tell_late(RetireState *r, int32_t charge,
 static inline bool retire_next_foreseen(RetireState *r, int32_t charge,
                                         uint64_t ip, uint64_t lengths)
 {
-    return r->budget - charge >= r->late && r->budget >= 0 &&
+    return r->foreseen == RETIRE_LATE && r->budget >= 0 &&
            retire_tell_late(r, charge, (uint32_t)r->budget >> 16, ip, lengths);
 }
 
@@ -603,7 +604,7 @@ static inline uint32_t retire_step_foreseen(const RetireState *r,
 {
     uint32_t left = (uint32_t)r->budget >> 16;
 
-    return r->step && r->late != RETIRE_NEVER && r->budget >= 0 &&
+    return r->foreseen == RETIRE_STEP && r->budget >= 0 &&
            left < (uint32_t)charge >> 16 ? left + 1 : 0;
 }
 
@@ -615,8 +616,7 @@ static inline uint32_t retire_step_ahead(const RetireState *r)
 {
     uint32_t left = (uint32_t)r->budget >> 16;
 
-    return r->late > RETIRE_CHARGE(-RETIRE_BLOCK_MAX, 0) &&
-           left < RETIRE_BLOCK_MAX ? left + 1 : 0;
+    return r->foreseen != RETIRE_LATE && left < RETIRE_BLOCK_MAX ? left + 1 : 0;
 }
 
 /*
