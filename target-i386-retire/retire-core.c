@@ -341,12 +341,12 @@ static const void *step_block(CPUX86State *env, const TranslationBlock *tb,
     return likely(known) ? known->tc.ptr : look_up_block(env, phys);
 }
 
-/* What is behind step @tb */
-static __attribute__((noinline)) const void *
-next_block(CPUX86State *env, const TranslationBlock *tb)
+/* What is behind step @tb: another one of @step instructions, if it is known */
+static inline __attribute__((always_inline)) const void *
+next_known(CPUX86State *env, const TranslationBlock *tb, uint32_t step)
 {
     const TranslationBlock *known;
-    uint64_t cs_base, phys, step;
+    uint64_t cs_base, phys;
     uint32_t flags;
     vaddr pc;
 
@@ -355,19 +355,35 @@ next_block(CPUX86State *env, const TranslationBlock *tb)
         !QTAILQ_EMPTY(&env_cpu(env)->breakpoints)) {
         return helper_lookup_tb_ptr(env);
     }
-    step = (uint64_t)retire_step_ahead(&env->retire) << RETIRE_TB_STEP_SHIFT;
     if (step && !retire_tb_step(cs_base) &&
         !retire_wants(env, RETIRE_WANT_RANGE)) {
+        uint64_t bits = (uint64_t)step << RETIRE_TB_STEP_SHIFT;
+
         /* It is known only if the whole block has as many. */
-        known = known_block(env, phys, pc, cs_base | step, flags,
+        known = known_block(env, phys, pc, cs_base | bits, flags,
                             tb_cflags(tb));
         if (known) {
-            env->retire_flags |= step;
+            env->retire_flags |= bits;
             return known->tc.ptr;
         }
     }
     known = known_block(env, phys, pc, cs_base, flags, tb_cflags(tb));
     return likely(known) ? known->tc.ptr : look_up_block(env, phys);
+}
+
+static __attribute__((noinline)) const void *
+next_step(CPUX86State *env, const TranslationBlock *tb, uint32_t step)
+{
+    return next_known(env, tb, step);
+}
+
+/* Most often, the next record is far. */
+static __attribute__((noinline)) const void *
+next_block(CPUX86State *env, const TranslationBlock *tb)
+{
+    uint32_t step = retire_step_ahead(&env->retire);
+
+    return unlikely(step) ? next_step(env, tb, step) : next_known(env, tb, 0);
 }
 
 /* Whether not all of block @tb at effective address @ip is in the range. */

@@ -610,13 +610,14 @@ static inline uint32_t retire_step_foreseen(const RetireState *r,
 
 /*
  * Behind a step: how many instructions of what is next may be another step, if
- * there are so many before something ends it; or 0.
+ * the block has so many, or 0.  Where a branch is near, that is one too many
+ * for a block without branches, which is no fault.
  */
 static inline uint32_t retire_step_ahead(const RetireState *r)
 {
     uint32_t left = (uint32_t)r->budget >> 16;
 
-    return r->foreseen != RETIRE_LATE && left < RETIRE_BLOCK_MAX ? left + 1 : 0;
+    return left < RETIRE_BLOCK_MAX && r->foreseen != RETIRE_LATE ? left + 1 : 0;
 }
 
 /*
