@@ -604,8 +604,8 @@ static void run_block(LwpMem *mem, RetireStory story, uint32_t insns,
     bool observed = story.branch && (wants & RETIRE_WANT_BRANCHES);
     bool branch = story.branch && !observed;
     uint32_t charged = insns - observed, step = 0, inside = 0;
-    bool known = behind_step && (arg >> 28 & 1);
-    uint32_t ahead = known ? retire_step_ahead(&account) : 0;
+    uint32_t ahead = behind_step && (arg >> 28 & 1) ?
+                     retire_step_ahead(&account) : 0;
     uint64_t lengths = observed ? 0 : insns < RETIRE_NEXT_LENGTHS ?
                        0x1111111111111111 & ((1ull << 4 * insns) - 1) :
                        0x1111111111111111;
