@@ -69,7 +69,7 @@ static void branch_reset_cpu(void *opaque)
 {
     X86CPU *cpu = opaque;
 
-    branch_reset(&cpu->branch, &cpu->branch_config, &cpu->branch_ring);
+    branch_reset(&cpu->branch, &cpu->branch_config, cpu->branch_ring);
     cpu->branch_source = (BranchSource) { };
     cpu->branch_used = false;
 #ifdef CONFIG_TCG
@@ -87,6 +87,10 @@ bool branch_cpu_realize(X86CPU *cpu, Error **errp)
     BranchConfig *config = &cpu->branch_config;
     CPUX86State *env = &cpu->env;
 
+    if (tcg_enabled()) {
+        cpu->branch_ring = g_new0(BranchRing, 1);
+        cpu->branch_stream = g_new0(BranchStack, 1);
+    }
     if (!init_config(cpu, config)) {
         return true;
     }
@@ -131,4 +135,6 @@ void branch_cpu_unrealize(X86CPU *cpu)
     if (cpu->branch_config.flavour) {
         qemu_unregister_reset(branch_reset_cpu, cpu);
     }
+    g_clear_pointer(&cpu->branch_ring, g_free);
+    g_clear_pointer(&cpu->branch_stream, g_free);
 }

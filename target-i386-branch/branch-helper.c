@@ -19,7 +19,7 @@
 static uint32_t branch_cpu_wants(X86CPU *cpu, bool os)
 {
     return branch_wants(&cpu->branch, &cpu->branch_config, os,
-                        cpu->pmu.global_status & PMU_STATUS_LBR_FRZ);
+                        cpu->pmu->global_status & PMU_STATUS_LBR_FRZ);
 }
 
 static RetireWants branch_retire_wants(CPUX86State *env, RetireRow row)
@@ -134,9 +134,9 @@ static void branch_retire_taken(CPUX86State *env, uint64_t from, uint64_t to)
     DsSpace space = ds_space(env);
     BtsResult result;
 
-    if (unlikely(cs_base | cpu->branch_cs_base | cpu->pmu.pebs_armed)) {
+    if (unlikely(cs_base | cpu->branch_cs_base | cpu->pmu->pebs_armed)) {
         store(env, from, cs_base, to,
-              pmu_pebs_near(&cpu->pmu, (PmuRow)retire_row(env)));
+              pmu_pebs_near(cpu->pmu, (PmuRow)retire_row(env)));
         return;
     }
     result = bts_record(&cpu->branch, &cpu->branch_config, from, to, bts_quick,
@@ -171,8 +171,8 @@ static void record(CPUX86State *env, RetireRow row, uint64_t ip,
         .to_os = retire_row(env) == RETIRE_OS,
     };
 
-    branch_record(&cpu->branch, &cpu->branch_config, &cpu->branch_ring,
-                  &branch, cpu->pmu.global_status & PMU_STATUS_LBR_FRZ,
+    branch_record(&cpu->branch, &cpu->branch_config, cpu->branch_ring,
+                  &branch, cpu->pmu->global_status & PMU_STATUS_LBR_FRZ,
                   retire_clock(&env->retire));
     store_far(env, ip, hold);
 }
@@ -187,7 +187,7 @@ static bool branch_retire_observe(CPUX86State *env, const RetireStory *story)
     if (story->is_far && !story->int1) {
         record(env, story->row, story->ip,
                story->delivered ? BRANCH_EVENT : BRANCH_FAR,
-               pmu_pebs_near(&env_archcpu(env)->pmu, (PmuRow)story->row));
+               pmu_pebs_near(env_archcpu(env)->pmu, (PmuRow)story->row));
     }
     return story->is_far;
 }
@@ -294,7 +294,7 @@ void branch_cpu_pmi(CPUX86State *env)
     X86CPU *cpu = env_archcpu(env);
 
     branch_pmi(&cpu->branch, &cpu->branch_config,
-               cpu->pmu.debugctl & PMU_FREEZE_LBRS_ON_PMI);
+               cpu->pmu->debugctl & PMU_FREEZE_LBRS_ON_PMI);
 }
 
 static bool lbr_is_virtual(CPUX86State *env)
@@ -312,9 +312,9 @@ static void svm_save(CPUX86State *env, uint64_t vmcb)
     X86CPU *cpu = env_archcpu(env);
     BranchSvm s;
 
-    branch_svm_save(&cpu->branch, &cpu->branch_config, &cpu->branch_ring, &s);
+    branch_svm_save(&cpu->branch, &cpu->branch_config, cpu->branch_ring, &s);
     x86_stq_phys(cs, vmcb + offsetof(struct vmcb, save.dbgctl),
-                 s.debugctl | cpu->pmu.debugctl);
+                 s.debugctl | cpu->pmu->debugctl);
     x86_stq_phys(cs, vmcb + offsetof(struct vmcb, save.br_from), s.br_from);
     x86_stq_phys(cs, vmcb + offsetof(struct vmcb, save.br_to), s.br_to);
     x86_stq_phys(cs, vmcb + offsetof(struct vmcb, save.last_excp_from),
@@ -335,8 +335,8 @@ static void svm_load(CPUX86State *env, uint64_t vmcb)
         x86_ldq_phys(cs, vmcb + offsetof(struct vmcb, save.last_excp_to)),
     };
 
-    branch_svm_load(&cpu->branch, &cpu->branch_config, &cpu->branch_ring, &s);
-    cpu->pmu.debugctl = s.debugctl & cpu->branch_config.debugctl_other;
+    branch_svm_load(&cpu->branch, &cpu->branch_config, cpu->branch_ring, &s);
+    cpu->pmu->debugctl = s.debugctl & cpu->branch_config.debugctl_other;
     cpu->branch_used = true;
     branch_cpu_sync(cpu);
 }
@@ -373,7 +373,7 @@ uint64_t branch_cpu_rdmsr(CPUX86State *env, uint32_t msr, uintptr_t ra)
     if (!cpu->branch_config.flavour) {
         return pmu_cpu_rdmsr(env, msr, ra);
     }
-    switch (branch_rdmsr(&cpu->branch, &cpu->branch_config, &cpu->branch_ring,
+    switch (branch_rdmsr(&cpu->branch, &cpu->branch_config, cpu->branch_ring,
                          msr, &val)) {
     case BRANCH_MSR_GP:
         raise_exception_err_ra(env, EXCP0D_GPF, 0, ra);
@@ -383,7 +383,7 @@ uint64_t branch_cpu_rdmsr(CPUX86State *env, uint32_t msr, uintptr_t ra)
         break;
     }
     if (msr == MSR_IA32_DEBUGCTL) {
-        val |= cpu->pmu.debugctl;
+        val |= cpu->pmu->debugctl;
     }
     return val;
 }
@@ -397,7 +397,7 @@ void branch_cpu_wrmsr(CPUX86State *env, uint32_t msr, uint64_t val,
         pmu_cpu_wrmsr(env, msr, val, ra);
         return;
     }
-    switch (branch_wrmsr(&cpu->branch, &cpu->branch_config, &cpu->branch_ring,
+    switch (branch_wrmsr(&cpu->branch, &cpu->branch_config, cpu->branch_ring,
                          msr, val)) {
     case BRANCH_MSR_GP:
         raise_exception_err_ra(env, EXCP0D_GPF, 0, ra);
@@ -409,7 +409,7 @@ void branch_cpu_wrmsr(CPUX86State *env, uint32_t msr, uint64_t val,
     }
     cpu->branch_used |= val != 0;
     if (msr == MSR_IA32_DEBUGCTL) {
-        cpu->pmu.debugctl = val & cpu->branch_config.debugctl_other;
+        cpu->pmu->debugctl = val & cpu->branch_config.debugctl_other;
     }
     branch_cpu_sync(cpu);
 }

@@ -31,9 +31,9 @@ static int branch_pre_save(void *opaque)
     X86CPU *cpu = opaque;
 
     CPUX86State *env = &cpu->env;
-    BranchStack *stack = &cpu->branch_stream;
+    BranchStack *stack = cpu->branch_stream;
 
-    branch_stack_save(&cpu->branch, &cpu->branch_config, &cpu->branch_ring,
+    branch_stack_save(&cpu->branch, &cpu->branch_config, cpu->branch_ring,
                       retire_clock(&env->retire), stack);
     env->msr_lbr_ctl = cpu->branch.lbr_ctl;
     env->msr_lbr_depth = cpu->branch.lbr_depth;
@@ -45,13 +45,25 @@ static int branch_pre_save(void *opaque)
     return 0;
 }
 
+static int branch_pre_load(void *opaque)
+{
+    X86CPU *cpu = opaque;
+
+    if (!cpu->branch_config.flavour) {
+        error_report("CPU %d: the incoming state has branch records, which "
+                     "this CPU does not have", CPU(cpu)->cpu_index);
+        return -EINVAL;
+    }
+    return 0;
+}
+
 void branch_cpu_pre_load(X86CPU *cpu)
 {
     cpu->branch_source = (BranchSource) { };
     cpu->branch_used = false;
-    cpu->branch_stream = (BranchStack) { };
     if (cpu->branch_config.flavour) {
-        branch_reset(&cpu->branch, &cpu->branch_config, &cpu->branch_ring);
+        *cpu->branch_stream = (BranchStack) { };
+        branch_reset(&cpu->branch, &cpu->branch_config, cpu->branch_ring);
     }
 }
 
@@ -66,7 +78,7 @@ static int branch_post_load(void *opaque, int version_id)
 bool branch_cpu_loaded(X86CPU *cpu)
 {
     CPUX86State *env = &cpu->env;
-    BranchStack *stack = &cpu->branch_stream;
+    BranchStack *stack = cpu->branch_stream;
 
     if (!cpu->branch_used) {
         return true;
@@ -81,13 +93,12 @@ bool branch_cpu_loaded(X86CPU *cpu)
             };
         }
     }
-    if (!cpu->branch_config.flavour ||
-        branch_state_bad(&cpu->branch, &cpu->branch_config, stack)) {
+    if (branch_state_bad(&cpu->branch, &cpu->branch_config, stack)) {
         error_report("CPU %d: inconsistent branch records in the incoming "
                      "stream", CPU(cpu)->cpu_index);
         return false;
     }
-    branch_stack_load(&cpu->branch, &cpu->branch_config, &cpu->branch_ring,
+    branch_stack_load(&cpu->branch, &cpu->branch_config, cpu->branch_ring,
                       retire_clock(&env->retire), stack);
 #ifdef CONFIG_TCG
     branch_cpu_sync(cpu);
@@ -107,15 +118,36 @@ static const VMStateDescription vmstate_entry = {
     }
 };
 
+static const VMStateDescription vmstate_records = {
+    .name = "cpu/branch/records",
+    .version_id = 1,
+    .minimum_version_id = 1,
+    .fields = (const VMStateField[]) {
+        VMSTATE_UINT64(tos, BranchStack),
+        VMSTATE_STRUCT_ARRAY(entry, BranchStack, BRANCH_NR, 1,
+                             vmstate_entry, BranchEntry),
+        VMSTATE_END_OF_LIST()
+    }
+};
+
+static const VMStateDescription vmstate_age = {
+    .name = "cpu/branch/age",
+    .version_id = 1,
+    .minimum_version_id = 1,
+    .fields = (const VMStateField[]) {
+        VMSTATE_UINT64(age, BranchStack),
+        VMSTATE_END_OF_LIST()
+    }
+};
+
 static const VMStateDescription vmstate_stack = {
     .name = "cpu/branch/stack",
     .version_id = 1,
     .minimum_version_id = 1,
     .needed = stack_needed,
     .fields = (const VMStateField[]) {
-        VMSTATE_UINT64(branch_stream.tos, X86CPU),
-        VMSTATE_STRUCT_ARRAY(branch_stream.entry, X86CPU, BRANCH_NR, 1,
-                             vmstate_entry, BranchEntry),
+        VMSTATE_STRUCT_POINTER(branch_stream, X86CPU, vmstate_records,
+                               BranchStack),
         VMSTATE_END_OF_LIST()
     }
 };
@@ -126,6 +158,7 @@ const VMStateDescription vmstate_branch = {
     .minimum_version_id = 1,
     .needed = branch_needed,
     .pre_save = branch_pre_save,
+    .pre_load = branch_pre_load,
     .post_load = branch_post_load,
     .fields = (const VMStateField[]) {
         VMSTATE_UINT64(branch.debugctl, X86CPU),
@@ -138,7 +171,8 @@ const VMStateDescription vmstate_branch = {
         VMSTATE_UINT64(branch.smm_debugctl, X86CPU),
         VMSTATE_UINT64(branch.smm_lbr_ctl, X86CPU),
         VMSTATE_BOOL(branch.smm_frozen, X86CPU),
-        VMSTATE_UINT64(branch_stream.age, X86CPU),
+        VMSTATE_STRUCT_POINTER(branch_stream, X86CPU, vmstate_age,
+                               BranchStack),
         VMSTATE_END_OF_LIST()
     },
     .subsections = (const VMStateDescription * const []) {

@@ -16,11 +16,19 @@ static const Property properties[] = {
                        env.lwp_config.latency_round, 4),
 };
 
-void lwp_cpu_init(X86CPU *cpu)
+void lwp_class_init(ObjectClass *oc)
 {
     for (int i = 0; i < ARRAY_SIZE(properties); i++) {
-        qdev_property_add_static(DEVICE(cpu), &properties[i]);
+        retire_class_add_property(oc, &properties[i]);
     }
+}
+
+void lwp_cpu_init(X86CPU *cpu)
+{
+    LwpConfig *config = &cpu->env.lwp_config;
+
+    config->latency_bits = properties[0].defval.u;
+    config->latency_round = properties[1].defval.u;
 }
 
 static bool lwp_supported(CPUX86State *env)

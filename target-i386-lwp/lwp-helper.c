@@ -276,8 +276,6 @@ static RetireWants lwp_retire_wants(CPUX86State *env, RetireRow row)
     LwpState *s = &env->lwp;
     RetireWants wants = is_told(env) ? lwp_wants(s) : 0;
 
-    /* Whoever may map the ring elsewhere comes by. */
-    s->ready = false;
     if (wants & RETIRE_WANT_RANGE) {
         env->retire.ip_first = s->ip_first;
         env->retire.ip_span = s->ip_span;
@@ -288,14 +286,7 @@ static RetireWants lwp_retire_wants(CPUX86State *env, RetireRow row)
 static void lwp_retire_distance(CPUX86State *env, RetireRow row,
                                 RetireDistance *d)
 {
-    LwpState *s = &env->lwp;
-
-    if (!s->ready && s->late && s->slack) {
-        GuestMem mem = guest_mem(env, RETIRE_BOUNDARY_RA);
-
-        lwp_look_ready(s, &mem.parent);
-    }
-    lwp_distance(s, d);
+    lwp_distance(&env->lwp, d);
 }
 
 static void lwp_retire_count(CPUX86State *env, RetireRow row,

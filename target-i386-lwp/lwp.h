@@ -30,7 +30,8 @@
     .tcg_features = LWP_FLAG_EVENTS | LWP_FLAG_INT,                   \
 }
 
-/* When a CPU is made: properties "lwp-*" that are not those of the models. */
+/* Properties "lwp-*" that are not those of the models, and their defaults */
+void lwp_class_init(ObjectClass *oc);
 void lwp_cpu_init(X86CPU *cpu);
 
 /*

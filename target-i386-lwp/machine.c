@@ -21,7 +21,6 @@ static int lwp_pre_save(void *opaque)
     retire_cpu_settle(&cpu->env);
     /* What goes on from here sees what the destination will. */
     retire_cpu_flush(cpu);
-    cpu->env.lwp.slack = 0;
     cpu->lwp_stream = cpu->env.lwp;
     return 0;
 }

@@ -23,9 +23,21 @@ static int pmu_pre_save(void *opaque)
 
     retire_cpu_settle(&cpu->env);
     /* Between two instructions every interrupt is with the APIC already. */
-    pmu_settle(&cpu->pmu, &cpu->pmu_config);
+    pmu_settle(cpu->pmu, &cpu->pmu_config);
     /* What goes on from here sees what the destination will. */
     retire_cpu_flush(cpu);
+    return 0;
+}
+
+static int pmu_pre_load(void *opaque)
+{
+    X86CPU *cpu = opaque;
+
+    if (!pmu_needed(cpu)) {
+        error_report("CPU %d: the incoming state has performance counters, "
+                     "which this CPU does not have", CPU(cpu)->cpu_index);
+        return -EINVAL;
+    }
     return 0;
 }
 
@@ -34,17 +46,12 @@ static int pmu_post_load(void *opaque, int version_id)
     X86CPU *cpu = opaque;
     CPUX86State *env = &cpu->env;
 
-    if (!pmu_needed(cpu)) {
-        error_report("CPU %d: the incoming state has performance counters, "
-                     "which this CPU does not have", CPU(cpu)->cpu_index);
-        return -EINVAL;
-    }
-    if (!pmu_load_state(&cpu->pmu, &cpu->pmu_config)) {
+    if (!pmu_load_state(cpu->pmu, &cpu->pmu_config)) {
         error_report("CPU %d: inconsistent performance counters in the "
                      "incoming stream", CPU(cpu)->cpu_index);
         return -EINVAL;
     }
-    pmu_set_svm(&cpu->pmu, &cpu->pmu_config, env->efer & MSR_EFER_SVME,
+    pmu_set_svm(cpu->pmu, &cpu->pmu_config, env->efer & MSR_EFER_SVME,
                 env->hflags & HF_GUEST_MASK);
     retire_cpu_flush(cpu);
     cpu->pmu_loaded = true;
@@ -54,16 +61,19 @@ static int pmu_post_load(void *opaque, int version_id)
 int pmu_cpu_pre_load(void *opaque)
 {
     X86CPU *cpu = opaque;
+    PmuState *s = cpu->pmu;
 
     branch_cpu_pre_load(cpu);
     ibs_cpu_reset(cpu);
     cpu->pmu_loaded = false;
-    memset(cpu->pmu.offcore, 0, sizeof(cpu->pmu.offcore));
-    cpu->pmu.mperf = cpu->pmu.aperf = 0;
-    cpu->pmu.clocks = false;
-    cpu->pmu.pebs_enable = cpu->pmu.pebs_data_cfg = 0;
-    cpu->pmu.pebs_armed = cpu->pmu.load_latency = 0;
-    cpu->pmu.tag_random = cpu->pmu.tag_left = 0;
+    if (s) {
+        memset(s->offcore, 0, sizeof(s->offcore));
+        s->mperf = s->aperf = 0;
+        s->clocks = false;
+        s->pebs_enable = s->pebs_data_cfg = 0;
+        s->pebs_armed = s->load_latency = 0;
+        s->tag_random = s->tag_left = 0;
+    }
     if (cpu->pmu_config.netburst) {
         *cpu->pmu_config.netburst = (NetburstState) { };
     }
@@ -84,8 +94,18 @@ static bool offcore_needed(void *opaque)
 {
     X86CPU *cpu = opaque;
 
-    return cpu->pmu.offcore[0] || cpu->pmu.offcore[1];
+    return cpu->pmu->offcore[0] || cpu->pmu->offcore[1];
 }
+
+static const VMStateDescription vmstate_offcore_registers = {
+    .name = "cpu/pmu-offcore",
+    .version_id = 1,
+    .minimum_version_id = 1,
+    .fields = (const VMStateField[]) {
+        VMSTATE_UINT64_ARRAY(offcore, PmuState, PMU_NR_OFFCORE),
+        VMSTATE_END_OF_LIST()
+    }
+};
 
 static const VMStateDescription vmstate_pmu_offcore = {
     .name = "cpu/pmu/offcore",
@@ -93,7 +113,7 @@ static const VMStateDescription vmstate_pmu_offcore = {
     .minimum_version_id = 1,
     .needed = offcore_needed,
     .fields = (const VMStateField[]) {
-        VMSTATE_UINT64_ARRAY(pmu.offcore, X86CPU, PMU_NR_OFFCORE),
+        VMSTATE_STRUCT_POINTER(pmu, X86CPU, vmstate_offcore_registers, PmuState),
         VMSTATE_END_OF_LIST()
     }
 };
@@ -102,8 +122,20 @@ static bool clocks_needed(void *opaque)
 {
     X86CPU *cpu = opaque;
 
-    return cpu->pmu.clocks;
+    return cpu->pmu->clocks;
 }
+
+static const VMStateDescription vmstate_clock_registers = {
+    .name = "cpu/pmu-clocks",
+    .version_id = 1,
+    .minimum_version_id = 1,
+    .fields = (const VMStateField[]) {
+        VMSTATE_UINT64(mperf, PmuState),
+        VMSTATE_UINT64(aperf, PmuState),
+        VMSTATE_BOOL(clocks, PmuState),
+        VMSTATE_END_OF_LIST()
+    }
+};
 
 static const VMStateDescription vmstate_pmu_clocks = {
     .name = "cpu/pmu/clocks",
@@ -111,9 +143,7 @@ static const VMStateDescription vmstate_pmu_clocks = {
     .minimum_version_id = 1,
     .needed = clocks_needed,
     .fields = (const VMStateField[]) {
-        VMSTATE_UINT64(pmu.mperf, X86CPU),
-        VMSTATE_UINT64(pmu.aperf, X86CPU),
-        VMSTATE_BOOL(pmu.clocks, X86CPU),
+        VMSTATE_STRUCT_POINTER(pmu, X86CPU, vmstate_clock_registers, PmuState),
         VMSTATE_END_OF_LIST()
     }
 };
@@ -121,11 +151,26 @@ static const VMStateDescription vmstate_pmu_clocks = {
 static bool pebs_needed(void *opaque)
 {
     X86CPU *cpu = opaque;
-    const PmuState *s = &cpu->pmu;
+    const PmuState *s = cpu->pmu;
 
     return s->pebs_enable || s->pebs_data_cfg || s->pebs_armed ||
            s->load_latency || s->tag_random || s->tag_left;
 }
+
+static const VMStateDescription vmstate_pebs_registers = {
+    .name = "cpu/pmu-pebs",
+    .version_id = 1,
+    .minimum_version_id = 1,
+    .fields = (const VMStateField[]) {
+        VMSTATE_UINT64(pebs_enable, PmuState),
+        VMSTATE_UINT64(pebs_data_cfg, PmuState),
+        VMSTATE_UINT64(pebs_armed, PmuState),
+        VMSTATE_UINT64(load_latency, PmuState),
+        VMSTATE_UINT32(tag_random, PmuState),
+        VMSTATE_UINT32(tag_left, PmuState),
+        VMSTATE_END_OF_LIST()
+    }
+};
 
 static const VMStateDescription vmstate_pmu_pebs = {
     .name = "cpu/pmu/pebs",
@@ -133,12 +178,7 @@ static const VMStateDescription vmstate_pmu_pebs = {
     .minimum_version_id = 1,
     .needed = pebs_needed,
     .fields = (const VMStateField[]) {
-        VMSTATE_UINT64(pmu.pebs_enable, X86CPU),
-        VMSTATE_UINT64(pmu.pebs_data_cfg, X86CPU),
-        VMSTATE_UINT64(pmu.pebs_armed, X86CPU),
-        VMSTATE_UINT64(pmu.load_latency, X86CPU),
-        VMSTATE_UINT32(pmu.tag_random, X86CPU),
-        VMSTATE_UINT32(pmu.tag_left, X86CPU),
+        VMSTATE_STRUCT_POINTER(pmu, X86CPU, vmstate_pebs_registers, PmuState),
         VMSTATE_END_OF_LIST()
     }
 };
@@ -188,24 +228,35 @@ static const VMStateDescription vmstate_pmu_netburst = {
     }
 };
 
+static const VMStateDescription vmstate_registers = {
+    .name = "cpu/pmu-registers",
+    .version_id = 1,
+    .minimum_version_id = 1,
+    .fields = (const VMStateField[]) {
+        VMSTATE_UINT64_ARRAY(evtsel, PmuState, PMU_MAX_GP),
+        VMSTATE_UINT64_ARRAY(value, PmuState, PMU_NR_COUNTERS),
+        VMSTATE_UINT64(fixed_ctr_ctrl, PmuState),
+        VMSTATE_UINT64(global_ctrl, PmuState),
+        VMSTATE_UINT64(global_status, PmuState),
+        VMSTATE_UINT64(debugctl, PmuState),
+        VMSTATE_UINT64(smm_global_ctrl, PmuState),
+        VMSTATE_UINT64(smm_debugctl, PmuState),
+        VMSTATE_UINT32_ARRAY(ref_fraction, PmuState, PMU_NR_ROWS),
+        VMSTATE_BOOL(smm_frozen, PmuState),
+        VMSTATE_END_OF_LIST()
+    }
+};
+
 const VMStateDescription vmstate_pmu = {
     .name = "cpu/pmu",
     .version_id = 1,
     .minimum_version_id = 1,
     .needed = pmu_needed,
     .pre_save = pmu_pre_save,
+    .pre_load = pmu_pre_load,
     .post_load = pmu_post_load,
     .fields = (const VMStateField[]) {
-        VMSTATE_UINT64_ARRAY(pmu.evtsel, X86CPU, PMU_MAX_GP),
-        VMSTATE_UINT64_ARRAY(pmu.value, X86CPU, PMU_NR_COUNTERS),
-        VMSTATE_UINT64(pmu.fixed_ctr_ctrl, X86CPU),
-        VMSTATE_UINT64(pmu.global_ctrl, X86CPU),
-        VMSTATE_UINT64(pmu.global_status, X86CPU),
-        VMSTATE_UINT64(pmu.debugctl, X86CPU),
-        VMSTATE_UINT64(pmu.smm_global_ctrl, X86CPU),
-        VMSTATE_UINT64(pmu.smm_debugctl, X86CPU),
-        VMSTATE_UINT32_ARRAY(pmu.ref_fraction, X86CPU, PMU_NR_ROWS),
-        VMSTATE_BOOL(pmu.smm_frozen, X86CPU),
+        VMSTATE_STRUCT_POINTER(pmu, X86CPU, vmstate_registers, PmuState),
         VMSTATE_END_OF_LIST()
     },
     .subsections = (const VMStateDescription *const []) {

@@ -33,7 +33,7 @@ static void get_state(CPUState *cs, run_on_cpu_data state)
     }
     pmu_cpu_peek(&cpu->env, &s->pmu, &s->config);
     s->branch = cpu->branch;
-    s->ring = cpu->branch_ring;
+    s->ring = *cpu->branch_ring;
     s->ibs = cpu->ibs;
 #endif
 }

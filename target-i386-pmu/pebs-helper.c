@@ -100,7 +100,7 @@ static void take_lbr(X86CPU *cpu, PebsSample *sample)
     for (int i = 0; i < PEBS_NR_LBR; i++) {
         BranchEntry e;
 
-        if (!branch_entry(&cpu->branch, &cpu->branch_config, &cpu->branch_ring,
+        if (!branch_entry(&cpu->branch, &cpu->branch_config, cpu->branch_ring,
                           i, &e)) {
             e = (BranchEntry) { };
         }
@@ -112,7 +112,7 @@ static void take_lbr(X86CPU *cpu, PebsSample *sample)
 
 void pebs_cpu_tag(CPUX86State *env, const RetireStory *story)
 {
-    PmuState *s = &env_archcpu(env)->pmu;
+    PmuState *s = env_archcpu(env)->pmu;
     uint32_t latency = 0;
 
     if (pmu_tag_distance(s, (PmuRow)story->row)) {
@@ -131,7 +131,7 @@ void pebs_cpu_tag(CPUX86State *env, const RetireStory *story)
 void pebs_cpu_store(CPUX86State *env, const RetireStory *story, uint64_t due)
 {
     X86CPU *cpu = env_archcpu(env);
-    PmuState *s = &cpu->pmu;
+    PmuState *s = cpu->pmu;
     uint64_t groups = 0, own[16] PEBS_UNINITIALIZED;
     PebsSample sample PEBS_UNINITIALIZED;
     DsSpace space = ds_space(env);

@@ -205,7 +205,7 @@ static void pmu_reset_cpu(void *opaque)
 {
     X86CPU *cpu = opaque;
 
-    pmu_reset(&cpu->pmu, &cpu->pmu_config);
+    pmu_reset(cpu->pmu, &cpu->pmu_config);
     ibs_cpu_reset(cpu);
 #ifdef CONFIG_TCG
     cpu_sync_retire(&cpu->env);
@@ -218,6 +218,10 @@ bool pmu_cpu_realize(X86CPU *cpu, Error **errp)
     PmuConfig *config = &cpu->pmu_config;
     PmuRange bad;
 
+    if (tcg_enabled()) {
+        /* What branch records and counters share is there without either. */
+        cpu->pmu = g_new0(PmuState, 1);
+    }
     if (!has_pmu(cpu)) {
         if (cpu->pmu_version || cpu->pmu_counters) {
             error_setg(errp, "Property '%s' needs 'pmu=on' and TCG",
@@ -327,4 +331,5 @@ void pmu_cpu_unrealize(X86CPU *cpu)
         g_free(cpu->pmu_config.netburst);
         cpu->pmu_config.netburst = NULL;
     }
+    g_clear_pointer(&cpu->pmu, g_free);
 }

@@ -56,7 +56,7 @@ static const PmuQuantity memory_quantities[] = {
 
 static PmuState *pmu_state(CPUX86State *env)
 {
-    return &env_archcpu(env)->pmu;
+    return env_archcpu(env)->pmu;
 }
 
 static RetireWants pmu_retire_wants(CPUX86State *env, RetireRow row)
@@ -199,7 +199,7 @@ void pmu_cpu_signal(CPUX86State *env)
     CPUState *cs = CPU(cpu);
     run_on_cpu_data masks;
 
-    trace_pmu_pmi(cs->cpu_index, env->eip, cpu->pmu.global_status);
+    trace_pmu_pmi(cs->cpu_index, env->eip, cpu->pmu->global_status);
     branch_cpu_pmi(env);
     if (!cpu->apic_state) {
         return;
@@ -211,14 +211,14 @@ void pmu_cpu_signal(CPUX86State *env)
 static void store_records(CPUX86State *env, const RetireStory *story)
 {
     X86CPU *cpu = env_archcpu(env);
-    uint64_t due = pmu_pebs_due(&cpu->pmu, &cpu->pmu_config);
+    uint64_t due = pmu_pebs_due(cpu->pmu, &cpu->pmu_config);
 
     if (likely(due)) {
         /* Of MWAIT, VMRUN, WRMSR that starts counters, nobody tells where. */
         if (story && (story->ip || story->next)) {
             pebs_cpu_store(env, story, due);
         } else {
-            pmu_pebs_forget(&cpu->pmu, &cpu->pmu_config);
+            pmu_pebs_forget(cpu->pmu, &cpu->pmu_config);
         }
     }
     if (unlikely(cpu->branch_held.valid)) {
@@ -232,10 +232,10 @@ static bool pmu_retire_sync(CPUX86State *env, const RetireStory *story)
     X86CPU *cpu = env_archcpu(env);
     bool pmi;
 
-    if (unlikely(cpu->pmu.pebs_enable)) {
+    if (unlikely(cpu->pmu->pebs_enable)) {
         store_records(env, story);
     }
-    pmi = pmu_sync(&cpu->pmu, &cpu->pmu_config);
+    pmi = pmu_sync(cpu->pmu, &cpu->pmu_config);
     if (pmi) {
         pmu_cpu_signal(env);
     }
@@ -300,12 +300,12 @@ static uint64_t read_tsc(CPUX86State *env)
 uint64_t pmu_cpu_rdmsr(CPUX86State *env, uint32_t msr, uintptr_t ra)
 {
     X86CPU *cpu = env_archcpu(env);
-    bool counted = pmu_wanted(&cpu->pmu, PMU_OS);
+    bool counted = pmu_wanted(cpu->pmu, PMU_OS);
     uint64_t val = 0;
 
     if (cpu->enable_pmu && !ibs_cpu_rdmsr(env, msr, &val, ra)) {
         retire_cpu_settle(env);
-        if (pmu_rdmsr(&cpu->pmu, &cpu->pmu_config, msr, &val) == PMU_MSR_GP) {
+        if (pmu_rdmsr(cpu->pmu, &cpu->pmu_config, msr, &val) == PMU_MSR_GP) {
             raise_exception_err_ra(env, EXCP0D_GPF, 0, ra);
         }
         if (msr == MSR_P6_PERFCTR0 && pmu_has_tsc(&cpu->pmu_config)) {
@@ -319,7 +319,7 @@ uint64_t pmu_cpu_rdmsr(CPUX86State *env, uint32_t msr, uintptr_t ra)
 void pmu_cpu_wrmsr(CPUX86State *env, uint32_t msr, uint64_t val, uintptr_t ra)
 {
     X86CPU *cpu = env_archcpu(env);
-    PmuState *s = &cpu->pmu;
+    PmuState *s = cpu->pmu;
     bool counted = pmu_wanted(s, PMU_OS), asked = pmu_asks(&cpu->pmu_config);
     uint32_t event;
 
@@ -372,7 +372,7 @@ bool pmu_cpu_rdpmc(CPUX86State *env, uintptr_t ra)
         return false;
     }
     retire_cpu_settle(env);
-    if (!pmu_rdpmc(&cpu->pmu, &cpu->pmu_config, env->regs[R_ECX], &val)) {
+    if (!pmu_rdpmc(cpu->pmu, &cpu->pmu_config, env->regs[R_ECX], &val)) {
         raise_exception_ra(env, EXCP0D_GPF, ra);
     }
     if (!env->regs[R_ECX] && pmu_has_tsc(&cpu->pmu_config)) {
@@ -390,8 +390,8 @@ void pmu_cpu_smi(CPUX86State *env)
 
     if (cpu->enable_pmu) {
         cpu->ibs_cs_base = env->smbase;
-        branch_cpu_smi(env, cpu->pmu.debugctl & PMU_FREEZE_WHILE_SMM);
-        pmu_smi(&cpu->pmu, &cpu->pmu_config);
+        branch_cpu_smi(env, cpu->pmu->debugctl & PMU_FREEZE_WHILE_SMM);
+        pmu_smi(cpu->pmu, &cpu->pmu_config);
     }
 }
 
@@ -401,7 +401,7 @@ void pmu_cpu_rsm(CPUX86State *env)
 
     if (cpu->enable_pmu) {
         retire_cpu_settle(env);
-        pmu_rsm(&cpu->pmu, &cpu->pmu_config);
+        pmu_rsm(cpu->pmu, &cpu->pmu_config);
         branch_cpu_rsm(env);
     }
 }

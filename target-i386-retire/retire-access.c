@@ -120,7 +120,7 @@ static G_NORETURN void restart(CPUX86State *env, uintptr_t ra)
 
     cpu_restore_state(cs, ra);
     retire_cpu_sync(env, 1);
-    if (!cpu_in_exclusive_context(cs) && !cpu_loop_exit_requested(cs)) {
+    if (!cpu_in_exclusive_context(cs)) {
         /* CF_MEMI_ONLY, because plugins have seen the instruction begin. */
         cs->cflags_next_tb = (cflags & ~(CF_COUNT_MASK | CF_INVALID)) |
                              CF_MEMI_ONLY | CF_NOIRQ | 1;
@@ -291,9 +291,13 @@ static void add_to_story(CPUX86State *env, uint64_t addr, uint32_t desc,
     RetireAccesses *told = &retire_models(env)->accesses;
     const Line *l = &lines[lines->source == RETIRE_SOURCE_L1 ? n - 1 : 0];
     const Line *page = &lines[lines->tlb < lines[n - 1].tlb ? n - 1 : 0];
+    uint32_t i = told->nr++;
 
-    if (told->nr++ < RETIRE_STORY_ACCESSES) {
-        told->access[told->nr - 1] = (RetireAccess) {
+    /* What is executed again has what it missed the first time. */
+    if (i < RETIRE_STORY_ACCESSES &&
+        !(i < env->retire.left.nr_accesses && told->access[i].addr == addr &&
+          retire_is_left(&env->retire, env->eip))) {
+        told->access[i] = (RetireAccess) {
             .addr = addr,
             .physical = lines->line << RETIRE_LINE_BITS |
                         (addr & (RETIRE_LINE_SIZE - 1)),
@@ -368,7 +372,7 @@ filter_miss(CPUX86State *env, uint64_t addr, uint32_t desc, uintptr_t ra)
         line.addr += left;
         quick &= (line.addr & ~TARGET_PAGE_MASK) &&
                  !retire_wants(env, RETIRE_WANT_ACCESSES) &&
-                 retire_filter_has(&cpu->retire_models.filter, addr, store);
+                 retire_filter_has(&cpu->retire_models->filter, addr, store);
     }
     if (quick && physical_line(env, &line, MMU_DATA_LOAD,
                                access_mmu_idx(desc)) && line.memory) {
@@ -399,7 +403,7 @@ plain_miss_avx2(CPUX86State *env, uint64_t addr, uint32_t desc, uintptr_t ra,
         physical_line(env, &line, MMU_DATA_LOAD, access_mmu_idx(desc)) &&
         line.memory && (!tlb || page_is_used(env, &line))) {
         line.source = retire_cache_try_avx2(cpu->retire_cache,
-                                            &cpu->retire_models.filter,
+                                            &cpu->retire_models->filter,
                                             line.line, addr);
         if (line.source == RETIRE_SOURCE_L2) {
             end_access(env, desc, &l2);

@@ -206,6 +206,8 @@ void retire_delivered(CPUX86State *env, RetireRow row, uint64_t ip, int vector)
 {
     X86CPU *cpu = env_archcpu(env);
 
+    /* A handler may be where what has faulted was. */
+    env->retire.left.ip = ~ip;
     if (vector == RETIRE_VECTOR_INT && cpu->retire_observer[0]) {
         RetireStory story = {
             .ip = ip, .row = row, .is_far = true, .entry = true,
@@ -320,7 +322,8 @@ look_up_block(CPUX86State *env, uint64_t phys)
     if (!code->block) {
         code->block = g_try_new0(const TranslationBlock *, RETIRE_NR_BLOCKS);
     }
-    if (code->block) {
+    /* Code in a device, which has no such address, is translated each time. */
+    if (code->block && phys != -1) {
         code->block[index] =
             qatomic_read(&env_cpu(env)->tb_jmp_cache->array[hash].tb);
     }
@@ -400,14 +403,10 @@ static __attribute__((noinline, flatten)) const void *
 ask_observers(CPUX86State *env, const TranslationBlock *tb, int32_t charge)
 {
     RetireState *r = &env->retire;
-    bool due = r->due;
     uint32_t step = 1;
     RetireDistance d;
 
     retire_cpu_settle(env);
-    if (due) {
-        retire_cpu_begin(env);
-    }
     d = retire_cpu_arm(env);
     if (r->budget >= charge && !retire_wants(env, RETIRE_WANT_RANGE)) {
         return tb->tc.ptr;
@@ -424,8 +423,7 @@ ask_observers(CPUX86State *env, const TranslationBlock *tb, int32_t charge)
     }
     if (!retire_wants(env, RETIRE_WANT_RANGE) ||
         !is_divided(r, tb, env->eip)) {
-        step = retire_next(r, &d, charge, env->eip,
-                           retire_ask_lengths(tb->ask_data));
+        step = retire_next(r, &d, charge);
         if (!step) {
             return tb->tc.ptr;
         }
@@ -443,7 +441,7 @@ first_block(CPUState *cs, const TranslationBlock *tb)
 {
     CPUX86State *env = cpu_env(cs);
     RetireState *r = &env->retire;
-    int32_t charge = retire_ask_charge(tb->ask_data);
+    int32_t charge = tb->ask_data;
     uint32_t cflags = tb_cflags(tb), step;
 
     /* See x86_cpu_synchronize_from_tb(). */
@@ -457,10 +455,6 @@ first_block(CPUState *cs, const TranslationBlock *tb)
         r->budget += charge;
     }
     if (!cpu_loop_exit_requested(cs)) {
-        if (retire_next_foreseen(r, charge, env->eip,
-                                 retire_ask_lengths(tb->ask_data))) {
-            return tb->tc.ptr;
-        }
         step = retire_step_foreseen(r, charge);
         if (step && !retire_wants(env, RETIRE_WANT_RANGE)) {
             return step_block(env, tb, step);
@@ -480,8 +474,7 @@ const void *retire_tb_ask(CPUState *cs, const TranslationBlock *tb)
 void helper_retire_begin(CPUX86State *env, target_ulong ip)
 {
     env->eip = ip;
-    /* What was due in the block before comes first. */
-    retire_cpu_settle(env);
+    retire_again(&env->retire, ip);
     retire_cpu_begin(env);
 }
 

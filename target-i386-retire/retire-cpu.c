@@ -6,10 +6,12 @@
 #include "qemu/error-report.h"
 #include "qapi/error.h"
 #include "hw/qdev-properties.h"
+#include "system/tcg.h"
 #include "retire.h"
 #include "compat.h"
 #ifndef CONFIG_USER_ONLY
 #include "hw/boards.h"
+#include "system/reset.h"
 #endif
 
 /*
@@ -70,22 +72,51 @@ static const struct {
 static const Property branch_predictor =
     DEFINE_PROP_STRING("branch-predictor", X86CPU, lwp_branch_predictor);
 
-static void add_property(X86CPU *cpu, const Property *prop)
+static void set_property(Object *obj, Visitor *v, const char *name,
+                         void *opaque, Error **errp)
+{
+    const Property *prop = opaque;
+
+    if (DEVICE(obj)->realized) {
+        error_setg(errp, "Property '%s' is not for a CPU that is there already",
+                   name);
+        return;
+    }
+    prop->info->set(obj, v, name, opaque, errp);
+}
+
+void retire_class_add_property(ObjectClass *oc, const Property *prop)
+{
+    object_class_property_add(oc, prop->name, prop->info->type, prop->info->get,
+                              set_property, prop->info->release, (void *)prop);
+}
+
+static void add_property(ObjectClass *oc, const Property *prop)
 {
     g_autofree char *alias = g_strdup_printf("lwp-%s", prop->name);
 
-    qdev_property_add_static(DEVICE(cpu), prop);
+    retire_class_add_property(oc, prop);
     /* Only LWP had these models once. */
-    object_property_add_alias(OBJECT(cpu), alias, OBJECT(cpu), prop->name);
+    object_class_property_add(oc, alias, prop->info->type, prop->info->get,
+                              set_property, NULL, (void *)prop);
+}
+
+void retire_class_init(ObjectClass *oc)
+{
+    for (int i = 0; i < ARRAY_SIZE(properties); i++) {
+        add_property(oc, &properties[i].prop);
+    }
+    add_property(oc, &branch_predictor);
+    retire_test_class_init(oc);
 }
 
 void retire_cpu_init(X86CPU *cpu)
 {
     for (int i = 0; i < ARRAY_SIZE(properties); i++) {
-        add_property(cpu, &properties[i].prop);
+        const Property *prop = &properties[i].prop;
+
+        *(uint32_t *)object_field_prop_ptr(OBJECT(cpu), prop) = prop->defval.u;
     }
-    add_property(cpu, &branch_predictor);
-    retire_test_init(cpu);
 }
 
 static const char *const levels[RETIRE_NR_GEOMETRIES] = {
@@ -225,7 +256,14 @@ static bool choose_tlbs(X86CPU *cpu, Error **errp)
 
 RetireUncore *retire_uncore;
 
-bool retire_cpu_realize_caches(X86CPU *cpu, Error **errp)
+#ifndef CONFIG_USER_ONLY
+static void reset_models(void *opaque)
+{
+    retire_cpu_flush(opaque);
+}
+#endif
+
+static bool realize_caches(X86CPU *cpu, Error **errp)
 {
     const RetireGeometry *g = cpu->retire_config.cache;
     /*
@@ -253,16 +291,30 @@ bool retire_cpu_realize_caches(X86CPU *cpu, Error **errp)
         retire_uncore_share(retire_uncore);
     }
     cpu->retire_cache = retire_cache_new(retire_uncore, g,
-                                         &cpu->retire_models.filter);
+                                         &cpu->retire_models->filter);
     if (!cpu->retire_cache) {
         error_setg(errp, "Not enough memory for 'l1d-size' and 'l2-size'");
         return false;
     }
-    if (!retire_tlb_init(&cpu->retire_models.tlb, &cpu->retire_config.tlb,
-                         &g[RETIRE_L1I], &cpu->retire_models.filter)) {
+    if (!retire_tlb_init(&cpu->retire_models->tlb, &cpu->retire_config.tlb,
+                         &g[RETIRE_L1I], &cpu->retire_models->filter)) {
         error_setg(errp, "Not enough memory for 'l1i-size' and TLBs");
         return false;
     }
+    return true;
+}
+
+bool retire_cpu_realize_caches(X86CPU *cpu, Error **errp)
+{
+    if (!realize_caches(cpu, errp)) {
+        return false;
+    }
+#ifndef CONFIG_USER_ONLY
+    if (tcg_enabled()) {
+        /* INIT is a reset of the CPU, too, but keeps what is in caches. */
+        qemu_register_reset(reset_models, cpu);
+    }
+#endif
     return true;
 }
 
@@ -289,8 +341,6 @@ bool retire_cpu_realize(X86CPU *cpu, Error **errp)
                    "'off', not '%s'", cpu->lwp_branch_predictor);
         return false;
     }
-    /* User mode emulation has no reset that would call retire_cpu_flush(). */
-    retire_predictor_init(&cpu->retire_models.predictor);
     config->latency_worst = 0;
     for (int i = 0; i < RETIRE_NR_SOURCES; i++) {
         config->latency_worst = MAX(config->latency_worst,
@@ -304,6 +354,10 @@ void retire_add_observer(X86CPU *cpu, const RetireObserver *observer,
 {
     int n = 0;
 
+    if (!cpu->retire_models) {
+        cpu->retire_models = g_new0(RetireModels, 1);
+        retire_predictor_init(&cpu->retire_models->predictor);
+    }
     while (cpu->retire_observer[n]) {
         n++;
     }
@@ -311,31 +365,42 @@ void retire_add_observer(X86CPU *cpu, const RetireObserver *observer,
     cpu->retire_observer[n] = observer;
     cpu->retire_config.has_caches |= caches;
     if (observer->taken) {
-        assert(!cpu->retire_models.taken);
-        cpu->retire_models.taken = observer;
+        assert(!cpu->retire_models->taken);
+        cpu->retire_models->taken = observer;
     }
 }
 
 void retire_cpu_unrealize(X86CPU *cpu)
 {
+#ifndef CONFIG_USER_ONLY
+    if (tcg_enabled()) {
+        qemu_unregister_reset(reset_models, cpu);
+    }
+#endif
+    if (!cpu->retire_models) {
+        return;
+    }
 #ifdef CONFIG_TCG
-    retire_code_free(&cpu->retire_models.code);
+    retire_code_free(&cpu->retire_models->code);
 #endif
     if (cpu->retire_cache) {
         /* linux-user has clone_lock: no child finds the lock in it taken. */
         retire_cache_free(cpu->retire_cache);
         cpu->retire_cache = NULL;
-        retire_tlb_free(&cpu->retire_models.tlb);
+        retire_tlb_free(&cpu->retire_models->tlb);
     }
+    g_clear_pointer(&cpu->retire_models, g_free);
 }
 
 void retire_cpu_flush(X86CPU *cpu)
 {
     if (cpu->retire_cache) {
         retire_cache_flush(cpu->retire_cache);
-        retire_tlb_reset(&cpu->retire_models.tlb);
+        retire_tlb_reset(&cpu->retire_models->tlb);
     }
-    retire_predictor_init(&cpu->retire_models.predictor);
+    if (cpu->retire_models) {
+        retire_predictor_init(&cpu->retire_models->predictor);
+    }
 }
 
 void retire_cpu_use_caches(CPUX86State *env, RetireWants wants)

@@ -30,7 +30,7 @@ typedef struct RetireMem {
 static inline int retire_mem_flags(const RetireMem *m, uint64_t addr,
                                    uint32_t len, bool nonfault)
 {
-    int flags = 0;
+    int flags = 0, error_code = m->env->error_code;
     void *host;
 
     while (len) {
@@ -42,6 +42,8 @@ static inline int retire_mem_flags(const RetireMem *m, uint64_t addr,
         addr += n;
         len -= n;
     }
+    /* Looking for a page must not change what an exception reports. */
+    m->env->error_code = error_code;
     return flags;
 }
 
@@ -84,17 +86,24 @@ static inline CPUTLBEntryFull *retire_mem_full(CPUX86State *env, uint64_t addr,
                                                int *flags)
 {
     const CPUTLBEntry *entry = retire_mem_entry(env, addr, type, mmu_idx);
+    CPUState *cs = env_cpu(env);
+    bool can_do_io = cs->neg.can_do_io;
+    int error_code = env->error_code;
     CPUTLBEntryFull *full;
-    int error_code;
     void *host;
 
     *flags = 0;
     if (entry) {
         return retire_mem_full_of(env, entry, mmu_idx);
     }
-    /* Looking for a page must not change what an exception reports. */
-    error_code = env->error_code;
+    /*
+     * The page table may be in a device.  What reads it there is not the
+     * instruction, which has not to be the last one of its TB for that.
+     */
+    cs->neg.can_do_io = true;
     *flags = probe_access_full_mmu(env, addr, 1, type, mmu_idx, &host, &full);
+    cs->neg.can_do_io = can_do_io;
+    /* Looking for a page must not change what an exception reports. */
     env->error_code = error_code;
     return *flags & TLB_INVALID_MASK ? NULL : full;
 }

@@ -92,7 +92,7 @@ static bool test_observe(CPUX86State *env, const RetireStory *story)
                            story->taken, story->predicted, story->mispredicted,
                            story->is_far, story->entry);
     show_registers(line, env);
-    show_branches(line, &env_archcpu(env)->branch_ring);
+    show_branches(line, env_archcpu(env)->branch_ring);
     show_accesses(line, story);
     qemu_log("%s\n", line->str);
     return false;
@@ -105,10 +105,10 @@ static const RetireObserver test_observer = {
     .observe = test_observe,
 };
 
-void retire_test_init(X86CPU *cpu)
+void retire_test_class_init(ObjectClass *oc)
 {
-    object_property_add_uint32_ptr(OBJECT(cpu), "x-retire-test", &every,
-                                   OBJ_PROP_FLAG_READWRITE);
+    object_class_property_add_uint32_ptr(oc, "x-retire-test", &every,
+                                         OBJ_PROP_FLAG_READWRITE);
 }
 
 void retire_test_realize(X86CPU *cpu)
@@ -120,6 +120,9 @@ void retire_test_realize(X86CPU *cpu)
     /* Not those of other threads, which are not counted. */
     if (every && !observed) {
         observed = true;
+        if (!cpu->branch_ring) {
+            cpu->branch_ring = g_new0(BranchRing, 1);
+        }
         retire_add_observer(cpu, &test_observer, true);
     }
 }

@@ -16,7 +16,10 @@
 typedef struct RetireObserver {
     /* What it wants to know in @row, where @env is. */
     RetireWants (*wants)(CPUX86State *env, RetireRow row);
-    /* How much may retire in @row before it has to look; only shrinks @d. */
+    /*
+     * How much may retire in @row before it has to look; only shrinks @d.  An
+     * exception may be about to be delivered: it looks at no guest memory.
+     */
     void (*distance)(CPUX86State *env, RetireRow row, RetireDistance *d);
     /*
      * @n has retired in @row; perhaps in the middle of a block, and of a REP
@@ -84,9 +87,10 @@ static inline RetireRow retire_row(CPUX86State *env)
     return env->hflags & HF_CPL_MASK ? RETIRE_USR : RETIRE_OS;
 }
 
+/* NULL as long as the CPU has no observer */
 static inline RetireModels *retire_models(CPUX86State *env)
 {
-    return &env_archcpu(env)->retire_models;
+    return env_archcpu(env)->retire_models;
 }
 
 #define RETIRE_FOREACH_TOLD(env, o) \
@@ -98,14 +102,26 @@ static inline RetireModels *retire_models(CPUX86State *env)
 /* A processor's TLB forgets its pages, or only those that are not @global. */
 static inline void retire_tlb_flushed(CPUX86State *env, bool global)
 {
-    if (unlikely(retire_models(env)->tlb.used)) {
-        retire_tlb_flush(&retire_models(env)->tlb, global);
+    RetireModels *models = retire_models(env);
+
+    if (unlikely(models && models->tlb.used)) {
+        retire_tlb_flush(&models->tlb, global);
     }
 }
 
-/* When a CPU is made: the properties of the models. */
+/*
+ * The properties of the models, and that of retire-test.c.  They are the
+ * class's, and have no default that would be set by a visitor, because each
+ * thread of a program is a CPU.
+ */
+void retire_class_init(ObjectClass *oc);
+void retire_test_class_init(ObjectClass *oc);
+
+/* Such a property: who makes the CPU sets its default. */
+void retire_class_add_property(ObjectClass *oc, const Property *prop);
+
+/* When a CPU is made: the defaults of the models' properties. */
 void retire_cpu_init(X86CPU *cpu);
-void retire_test_init(X86CPU *cpu);     /* that of retire-test.c */
 
 /* Check these properties; to be called before there are observers. */
 bool retire_cpu_realize(X86CPU *cpu, Error **errp);
@@ -171,24 +187,9 @@ static inline void retire_settle(CPUX86State *env)
 #define RETIRE_DESC_LENGTH_SHIFT    25      /* in bytes */
 
 /*
- * TranslationBlock.ask_data of a block that charges @charge: see
- * retire_tell_late() for @lengths.  That of a step is its MMU index.
+ * TranslationBlock.ask_data is what the block charges, and that of a step is
+ * its MMU index.
  */
-static inline uint64_t retire_ask_data(int32_t charge, uint64_t lengths)
-{
-    return lengths << 8 | (charge >> 15 & 0xfe) | (charge & 1);
-}
-
-static inline int32_t retire_ask_charge(uint64_t data)
-{
-    return RETIRE_CHARGE(data >> 1 & 0x7f, data & 1);
-}
-
-static inline uint64_t retire_ask_lengths(uint64_t data)
-{
-    return data >> 8;
-}
-
 const void *retire_tb_ask(CPUState *cs, const TranslationBlock *tb);
 
 /* It is empty if there has been a flush. */
@@ -260,9 +261,10 @@ static inline void retire_restore_state(CPUX86State *env, uint64_t data)
 {
     RetireState *r = &env->retire;
 
-    if (unlikely(r->open.valid)) {
-        retire_unnote(r, env->eip);
+    if (!env->retire_flags) {
+        return;
     }
+    retire_unnote(r, env->eip);
     if (data >> 32) {
         retire_unretire_memory(r, retire_row(env),
                                retire_insn_start_to_memory(data),
@@ -273,6 +275,9 @@ static inline void retire_restore_state(CPUX86State *env, uint64_t data)
                         RETIRE_INSN_START_BRANCH(data), env->eip);
         tcg_debug_assert(r->armed - r->budget >= 0);
     }
+    retire_leave(r, env->eip, retire_wants(env, RETIRE_WANT_STORY) &&
+                              !RETIRE_INSN_START_INSNS(data) ?
+                              retire_models(env)->accesses.nr : 0);
 }
 
 /*
@@ -300,11 +305,28 @@ uint32_t retire_ldl_mmuidx(CPUX86State *env, vaddr addr, int mmu_idx,
 uint64_t retire_ldq_mmuidx(CPUX86State *env, vaddr addr, int mmu_idx,
                            uintptr_t ra);
 
+/*
+ * This is not the end of an instruction, behind which cpu_sync_retire() sees
+ * that all of the TLB has been flushed.
+ */
+static inline void retire_mapping_changed(CPUX86State *env)
+{
+    RetireModels *models = retire_models(env);
+
+    if (models && qemu_cpu_is_self(env_cpu(env))) {
+        retire_filter_clear(&models->filter);
+    }
+}
+
 /* INVLPG: what the filter knows may be elsewhere. */
 static inline void retire_page_flushed(CPUX86State *env, uint64_t addr)
 {
-    retire_models(env)->filter.mapping = 0;
-    retire_tlb_flush_page(&retire_models(env)->tlb, addr);
+    RetireModels *models = retire_models(env);
+
+    if (models) {
+        models->filter.mapping = 0;
+        retire_tlb_flush_page(&models->tlb, addr);
+    }
 }
 
 /* An instruction at CPL 0 has retired; no block has counted it. */

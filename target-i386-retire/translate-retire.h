@@ -31,6 +31,7 @@ typedef struct RetireDisas {
     uint16_t row;           /* what the current instruction is: X86Retire, */
     RetireBranch branch;    /* and RETIRE_ROW_BRANCH of that */
     TCGv_i64 slot, addr;    /* for retire_gen_access() */
+    TCGv_ptr base, word;
     TCGv ip;                /* its effective address, if counted late */
     target_long jump;       /* how far a direct branch goes */
     TCGv next;              /* of what follows in memory, if it is a CALL */

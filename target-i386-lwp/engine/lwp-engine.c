@@ -351,14 +351,7 @@ static inline uint32_t distance(const LwpState *s)
 void lwp_distance(const LwpState *s, RetireDistance *d)
 {
     if (s->only) {
-        int32_t left = s->counter[s->only - 1];
-        /* Overrun shortens the next period. */
-        int32_t exact = left + (s->late && s->ready ? s->slack : 0);
-
-        left = MAX(left, 0);
-        exact = MAX(exact, left);
-        d->insns = MIN(d->insns, (uint32_t)left);
-        d->exact = MIN(d->exact, (uint32_t)exact);
+        retire_look_behind(d, (uint32_t)MAX(s->counter[s->only - 1], 0));
     } else {
         retire_look_behind(d, distance(s));
         if (enabled(s, LWP_EVENT_BRE) && !s->one_by_one) {
@@ -431,8 +424,6 @@ static void select_events(LwpState *s, const LwpConfig *config)
         !enabled(s, LWP_EVENT_BRE)) {
         s->only = s->timed[0].event;
     }
-    s->late = s->only && s->ip_filter == LWP_IP_ALL &&
-              !(lwp_wants_loads(s) && wants_clocks(s));
 }
 
 bool lwp_write_cfg(LwpState *s, const LwpConfig *config, uint64_t val)
@@ -504,7 +495,7 @@ static inline bool store_at(const Place *p, LwpState *s,
     uint32_t next = s->head + LWP_RECORD_SIZE;
     uint32_t mask = 0;
     uint64_t prng = s->prng;
-    int32_t interval, reset;
+    int32_t reset;
     uint8_t vector = 0;
     bool full;
 
@@ -515,9 +506,8 @@ static inline bool store_at(const Place *p, LwpState *s,
 
     if (left < 0) {
         mask = random_mask(p);
-        interval = ld_interval(p, event);
         /* Overrun shortens the next period (§1.1 step 5). */
-        reset = (interval & ~mask) + left + 1;
+        reset = (ld_interval(p, event) & ~mask) + left + 1;
         if (mask) {
             reset += (int32_t)(prng_next(&prng) & mask);
         }
@@ -538,13 +528,6 @@ static inline bool store_at(const Place *p, LwpState *s,
     }
     if (left < 0) {
         s->counter[event - 1] = reset;
-        if (event == s->only) {
-            s->slack = interval & (int32_t)~mask;
-        }
-    }
-    /* The next record may be in another page. */
-    if (!next || (p->slot ^ (p->slot + 2 * LWP_RECORD_SIZE - 1)) >= PAGE_SIZE) {
-        s->ready = false;
     }
     if (vector || p->mem->reports) {
         p->mem->ops->report(p->mem, p->slot, record, full, vector);
@@ -666,29 +649,22 @@ static NOINLINE void count_others(LwpState *s, const LwpConfig *config,
 FLATTEN void lwp_count(LwpState *s, const LwpConfig *config,
                        const RetireTotals *n)
 {
-    unsigned event = s->only;
-
-    if (event) {
-        count_event(s, event, n->insns);
-        if (n->due && s->late && s->counter[event - 1] < 0) {
-            gather(s, event, 0, n->due_ip, 0);
-        }
+    if (s->only) {
+        count_event(s, s->only, n->insns);
     }
-    if (!event || n->misses) {
+    if (!s->only || n->misses) {
         count_others(s, config, n);
     }
 }
 
-/* Whether a record could be stored now. */
+/*
+ * Whether a record could be stored now, which it is then.  The ring comes
+ * first, so that looking dirties no page that keeps nothing.
+ */
 static bool ready(const LwpState *s, LwpMem *mem)
 {
-    return mem->ops->writable(mem, s->cbaddr, cb_size(mem->config)) &&
-           mem->ops->writable(mem, s->base + s->head, LWP_RECORD_SIZE);
-}
-
-void lwp_look_ready(LwpState *s, LwpMem *mem)
-{
-    s->ready = s->late && s->slack && ready(s, mem);
+    return mem->ops->writable(mem, s->base + s->head, LWP_RECORD_SIZE) &&
+           mem->ops->writable(mem, s->cbaddr, cb_size(mem->config));
 }
 
 /*
@@ -1156,7 +1132,6 @@ bool lwp_load_state(LwpState *s, const LwpConfig *config, bool avail)
     if (!lwp_enabled(s)) {
         lwp_disable(s);     /* the rest must not get into what begins next */
     }
-    s->slack = 0;           /* as where it is from, see lwp_pre_save() */
     select_events(s, config);
     return true;
 }

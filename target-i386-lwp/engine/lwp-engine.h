@@ -116,7 +116,6 @@ typedef struct LwpState {
      * 1 off its counter; else 0.
      */
     uint8_t only;
-    bool late;              /* its records may be stored a block later */
     bool started;           /* by XRSTOR, which does not count itself */
     bool predicts;          /* branches are shown to the predictor */
     bool by_prediction;     /* and only that tells which of them count, */
@@ -124,13 +123,6 @@ typedef struct LwpState {
     bool one_by_one;        /* each has to be observed to know it */
     bool all_misses;        /* every miss counts */
     RetireWants wants;      /* see lwp_wants() */
-    bool ready;             /* see lwp_look_ready() */
-    /*
-     * How many instructions are between two events of @only at least.  It is
-     * what the last record found, because nobody can tell when the interval is
-     * read; and 0 before there was one.
-     */
-    int32_t slack;
 } LwpState;
 
 typedef struct LwpMem LwpMem;
@@ -281,22 +273,12 @@ static inline RetireWants lwp_wants(const LwpState *s)
 }
 
 /*
- * To be called before lwp_distance(), unless nothing has happened since then
- * but what lwp_count() and lwp_boundary() are for: a record can only be late if
- * it is known that storing it does not fault.
- */
-void lwp_look_ready(LwpState *s, LwpMem *mem);
-
-/*
  * How much may retire before an instruction or a miss causes an event; only
  * shrinks @d.
  */
 void lwp_distance(const LwpState *s, RetireDistance *d);
 
-/*
- * Count (§1.1 step 1) what retired, of which nothing causes an event but what
- * is due: that is gathered (§1.1 step 2).
- */
+/* Count (§1.1 step 1) what retired, of which nothing causes an event. */
 void lwp_count(LwpState *s, const LwpConfig *config, const RetireTotals *n);
 
 /* Count and gather (§1.1 steps 1 and 2) for an instruction. */

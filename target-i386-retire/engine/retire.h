@@ -224,20 +224,11 @@ typedef struct RetireModels {
 /*
  * A block of @insns instructions takes RETIRE_CHARGE(insns, branch) off
  * RetireState.budget; @branch says whether it ends in a near branch.  The
- * budget is exhausted if it has not so much; or if it is 0, which only
- * retire_tell_late() leads to, for a block that is charged nothing.
+ * budget is exhausted if it has not so much.
  */
 #define RETIRE_CHARGE(insns, branch) ((int32_t)((insns) * 65536 + (branch)))
 #define RETIRE_BUDGET_MAX   16000   /* instructions */
 #define RETIRE_BLOCK_MAX    64      /* instructions */
-#define RETIRE_NEXT_LENGTHS 14      /* of the first instructions of a block */
-
-/* What is to be done where the budget is exhausted */
-typedef enum RetireForeseen {
-    RETIRE_ASK,             /* ask the observers */
-    RETIRE_LATE,            /* the first instruction it has not is due; */
-    RETIRE_STEP,            /* or the last one of a step */
-} RetireForeseen;
 
 /* All zero: nobody counts. */
 typedef struct RetireState {
@@ -254,10 +245,11 @@ typedef struct RetireState {
     int32_t miss_charge;    /* each takes this off the budget, too */
     RetireRow row;          /* of what is taken off the budget */
     uint64_t clock;         /* see retire_clock() */
-    /* See RetireDistance.exact: the due-th of what has been charged, or 0. */
-    uint16_t due;
-    RetireForeseen foreseen;    /* when the budget is exhausted next */
-    uint64_t due_ip;
+    /*
+     * The first instruction that the budget has not is going to be observed;
+     * or else observers have to be asked where it is exhausted.
+     */
+    bool foreseen;
     /* What counts is at ip_first to ip_first + ip_span, modulo 2^64. */
     uint64_t ip_first, ip_span;
     /*
@@ -279,16 +271,20 @@ typedef struct RetireState {
         uint32_t used;      /* the budget, to tell it from another execution */
         uint16_t n[RETIRE_NR_MEMORY];
     } open;
+    /*
+     * The instruction that has been left last: if it is executed again, open.n
+     * is what it finds no more, because it has missed it already.
+     */
+    struct {
+        uint64_t ip, clock;     /* effective address, retire_clock() */
+        uint8_t nr_accesses;    /* in RetireAccesses */
+        bool missed;            /* open.n has something */
+    } left;
 } RetireState;
 
 /* How much may retire before an observer has to look behind an instruction. */
 typedef struct RetireDistance {
     uint32_t insns;         /* instructions, */
-    /*
-     * and how many before it has to do so at once: what is nearer may be due
-     * in RetireTotals, when its block has run.  No less than @insns.
-     */
-    uint32_t exact;
     uint32_t branches;      /* near branches of all classes, */
     uint32_t misses;        /* and loads that L2 has and L1D has not */
     bool clocks;            /* latencies of misses count as instructions do */
@@ -296,11 +292,10 @@ typedef struct RetireDistance {
     bool certain;           /* @insns will be no more */
 } RetireDistance;
 
-/* One in @insns instructions has to be looked behind at once. */
+/* Behind @insns instructions, one has to be looked behind. */
 static inline void retire_look_behind(RetireDistance *d, uint32_t insns)
 {
     d->insns = d->insns < insns ? d->insns : insns;
-    d->exact = d->exact < insns ? d->exact : insns;
     d->certain |= insns < RETIRE_BUDGET_MAX;
 }
 
@@ -309,8 +304,6 @@ typedef struct RetireTotals {
     uint32_t insns;
     uint32_t branches_any;  /* near ones that are not in @branches */
     uint32_t misses;        /* of RetireDistance.misses */
-    bool due;               /* one of @insns was, which has this */
-    uint64_t due_ip;        /* effective address */
     const uint64_t *branches;   /* by RetireClass, or NULL */
     const uint64_t *memory;     /* by RetireMemory, or NULL */
     const uint64_t *fp;         /* by width and kind, or NULL */
@@ -379,11 +372,8 @@ static inline RetireTotals retire_take(RetireState *r)
         .insns = used >> 16,
         .branches_any = used & 0xffff,
         .misses = r->misses_armed - r->misses,
-        .due = r->due && r->due <= used >> 16,
-        .due_ip = r->due_ip,
     };
 
-    r->due = 0;
     r->armed = r->budget;
     r->restored = RETIRE_NEVER;
     r->misses_armed = r->misses;
@@ -439,7 +429,7 @@ static inline void retire_unretire(RetireState *r, uint32_t insns, bool branch,
         r->clock -= RETIRE_CHARGE(insns, branch);
     }
     r->restored = r->budget;
-    r->foreseen = RETIRE_ASK;
+    r->foreseen = false;
 }
 
 /* Shorten the budget by @charge, which nothing has retired for. */
@@ -461,6 +451,7 @@ static inline void retire_note(RetireState *r, RetireRow row, uint32_t offset,
 
     if (!r->open.valid || r->open.offset != offset || r->open.used != used) {
         memset(&r->open, 0, sizeof(r->open));
+        r->left.missed = false;
         r->open.valid = true;
         r->open.row = (uint8_t)row;
         r->open.offset = (uint16_t)offset;
@@ -468,6 +459,14 @@ static inline void retire_note(RetireState *r, RetireRow row, uint32_t offset,
     }
     r->open.n[what]++;
     r->noted[row][what]++;
+}
+
+/* Whether memory that has been accessed once is not counted as that again. */
+static inline bool retire_missed_once(RetireMemory what)
+{
+    return (what >= RETIRE_LOAD_L2 && what < RETIRE_LOAD_OTHER) ||
+           (what >= RETIRE_STORE_L2 && what <= RETIRE_STORE_MODIFIED) ||
+           what == RETIRE_STLB_MISS_LOADS || what == RETIRE_STLB_MISS_STORES;
 }
 
 /*
@@ -480,9 +479,45 @@ static inline void retire_unnote(RetireState *r, uint64_t ip)
         r->open.used == (uint32_t)(r->armed - r->budget)) {
         for (int i = 0; i < RETIRE_NR_MEMORY; i++) {
             r->noted[r->open.row][i] -= r->open.n[i];
+            r->open.n[i] = retire_missed_once((RetireMemory)i) ?
+                           r->open.n[i] : 0;
         }
+        r->left.missed = true;
+    } else if (r->left.ip != ip) {
+        r->left.missed = false;
     }
     r->open.valid = false;
+}
+
+/* And behind retire_unretire(), with @nr_accesses in RetireAccesses. */
+static inline void retire_leave(RetireState *r, uint64_t ip,
+                                uint32_t nr_accesses)
+{
+    r->left.ip = ip;
+    r->left.clock = retire_clock(r);
+    r->left.nr_accesses = (uint8_t)nr_accesses;
+}
+
+/* Whether the instruction at effective address @ip is the one that was left. */
+static inline bool retire_is_left(const RetireState *r, uint64_t ip)
+{
+    return r->left.ip == ip && r->left.clock == retire_clock(r);
+}
+
+/*
+ * The instruction at effective address @ip begins.  If it has been left for
+ * being executed again, and not for an exception, what it missed then counts.
+ */
+static inline void retire_again(RetireState *r, uint64_t ip)
+{
+    if (r->left.missed && retire_is_left(r, ip)) {
+        for (int i = 0; i < RETIRE_NR_MEMORY; i++) {
+            r->noted[r->open.row][i] += r->open.n[i];
+        }
+        r->open.valid = true;
+        r->open.used = (uint32_t)(r->armed - r->budget);
+    }
+    r->left.missed = false;
 }
 
 /* The same for @n of a block's words or, with @repeats, a REP's iteration. */
@@ -528,7 +563,6 @@ static inline void retire_miss(RetireState *r)
 /* Nobody has said yet how far it is. */
 #define RETIRE_DISTANCE_MAX ((RetireDistance) { \
     .insns = RETIRE_BUDGET_MAX, \
-    .exact = RETIRE_BUDGET_MAX, \
     .branches = UINT32_MAX, \
     .misses = INT32_MAX, \
 })
@@ -547,10 +581,8 @@ static inline void retire_arm_distance(RetireState *r,
     uint32_t run = retire_run(d);
 
     retire_arm(r, d->now ? -1 : (int32_t)run);
-    /* Whatever block comes then, one instruction in it is due, or observed. */
-    r->foreseen = d->branches < run + RETIRE_BLOCK_MAX || d->now ? RETIRE_ASK :
-                  d->exact >= run + RETIRE_BLOCK_MAX ? RETIRE_LATE :
-                  d->certain && !d->clocks ? RETIRE_STEP : RETIRE_ASK;
+    r->foreseen = d->branches >= run + RETIRE_BLOCK_MAX && !d->now &&
+                  d->certain && !d->clocks;
     r->miss_charge = 0;
     if (d->clocks) {
         /* Latencies of misses count as instructions do: they are charged. */
@@ -566,45 +598,16 @@ static inline void retire_arm_distance(RetireState *r,
 }
 
 /*
- * A block, at effective address @ip, is next that takes @charge, and its first
- * RETIRE_NEXT_LENGTHS instructions have @lengths, in four bits each.  Have it
- * run as a whole, with the instruction in it due that is behind @left others,
- * and no other block behind it, even if that is charged nothing.  Returns false
- * if @lengths is 0, or does not tell where the instruction is.
+ * For a block that takes @charge and finds the budget exhausted: how many of
+ * its instructions may run, the last one observed, or 0 if observers have to be
+ * asked.
  */
-static inline bool retire_tell_late(RetireState *r, int32_t charge,
-                                    uint32_t left, uint64_t ip,
-                                    uint64_t lengths)
-{
-    if (!lengths || left > RETIRE_NEXT_LENGTHS) {
-        return false;
-    }
-    r->due = (uint16_t)(retire_ahead(r) + left + 1);
-    for (; left; left--) {
-        ip += lengths & 15;
-        lengths >>= 4;
-    }
-    r->due_ip = ip;
-    r->foreseen = RETIRE_ASK;
-    retire_burn(r, r->budget - charge);
-    return true;
-}
-
-/* The same for a block that finds the budget exhausted. */
-static inline bool retire_next_foreseen(RetireState *r, int32_t charge,
-                                        uint64_t ip, uint64_t lengths)
-{
-    return r->foreseen == RETIRE_LATE && r->budget >= 0 &&
-           retire_tell_late(r, charge, (uint32_t)r->budget >> 16, ip, lengths);
-}
-
-/* Or 0, or how many of its instructions may run, the last one observed. */
 static inline uint32_t retire_step_foreseen(const RetireState *r,
                                             int32_t charge)
 {
     uint32_t left = (uint32_t)r->budget >> 16;
 
-    return r->foreseen == RETIRE_STEP && r->budget >= 0 &&
+    return r->foreseen && r->budget >= 0 &&
            left < (uint32_t)charge >> 16 ? left + 1 : 0;
 }
 
@@ -617,7 +620,7 @@ static inline uint32_t retire_step_ahead(const RetireState *r)
 {
     uint32_t left = (uint32_t)r->budget >> 16;
 
-    return left < RETIRE_BLOCK_MAX && r->foreseen != RETIRE_LATE ? left + 1 : 0;
+    return left < RETIRE_BLOCK_MAX ? left + 1 : 0;
 }
 
 /*
@@ -626,23 +629,16 @@ static inline uint32_t retire_step_ahead(const RetireState *r)
  * observed.
  */
 static inline uint32_t retire_next(RetireState *r, const RetireDistance *d,
-                                   int32_t charge, uint64_t ip,
-                                   uint64_t lengths)
+                                   int32_t charge)
 {
     uint32_t insns = (uint32_t)charge >> 16, run = retire_run(d);
 
     /* A branch is the last one of its block: none is before it. */
-    if (d->branches || !(charge & 0xffff)) {
-        if (insns <= d->insns) {
-            if (insns > run) {
-                retire_arm(r, (int32_t)insns);
-            }
-            return 0;
+    if (insns <= d->insns && (d->branches || !(charge & 0xffff))) {
+        if (insns > run) {
+            retire_arm(r, (int32_t)insns);
         }
-        if (insns <= d->exact &&
-            retire_tell_late(r, charge, d->insns, ip, lengths)) {
-            return 0;
-        }
+        return 0;
     }
     insns = insns <= d->insns ? insns : d->insns + 1;
     if (insns - 1 > run) {

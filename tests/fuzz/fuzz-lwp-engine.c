@@ -53,13 +53,6 @@ static bool inserting;          /* LWPVAL, which counts itself */
 static int32_t counter_before[LWP_NR_EVENTS];
 static uint32_t interval[LWP_NR_EVENTS], random_before;
 
-/* What the last record took, and the one that is told behind its block */
-static uint32_t interval_taken[LWP_NR_EVENTS], random_taken[LWP_NR_EVENTS];
-static struct {
-    bool others;            /* instructions have retired behind it */
-    int32_t counter;
-} late;
-
 /* What the counters should be, of what has been reported and counted */
 static struct {
     int64_t left[LWP_NR_EVENTS];
@@ -231,18 +224,6 @@ static void check_reset(unsigned event)
     }
     model.left[event - 1] += lwp.counter[event - 1] -
                              counter_before[event - 1];
-    if (event != lwp.only) {
-        return;
-    }
-    /* Nobody can tell that the interval has changed (LwpState.slack). */
-    if (late.others && left == late.counter && lwp.counter[event - 1] < 0 &&
-        interval_taken[event - 1] == interval[event - 1] &&
-        random_taken[event - 1] == random_before) {
-        fail("two records in a block that was told of one");
-    }
-    late.others = false;
-    interval_taken[event - 1] = interval[event - 1];
-    random_taken[event - 1] = random_before;
 }
 
 /* Table 6-1, Threshold, to the letter; memory is as it was looked at. */
@@ -324,7 +305,6 @@ static void model_begin(void)
         model.left[i] = lwp.counter[i];
     }
     model.ref_fraction = lwp.ref_fraction;
-    late.others = false;
 }
 
 static bool waits(unsigned event)
@@ -378,12 +358,8 @@ static void report_account(void)
 
 static RetireDistance arm_account(void)
 {
-    LwpMem mem = { .ops = &fuzz_ops, .config = &config };
     RetireDistance d = RETIRE_DISTANCE_MAX;
 
-    if (!lwp.ready) {
-        lwp_look_ready(&lwp, &mem);
-    }
     lwp_distance(&lwp, &d);
     retire_arm_distance(&account, &config.model, &d);
     return d;
@@ -393,7 +369,6 @@ static void sync_account(void)
 {
     report_account();
     wants = lwp_wants(&lwp);
-    lwp.ready = false;
     account.ip_first = wants & RETIRE_WANT_RANGE ? lwp.ip_first : 0;
     account.ip_span = wants & RETIRE_WANT_RANGE ? lwp.ip_span : UINT64_MAX;
     arm_account();
@@ -473,12 +448,12 @@ static void run_miss(uint64_t arg)
     if (due || !lwp_eligible(&lwp, miss.ip)) {
         return;
     }
-    /* What has been counted ahead makes nothing fall due but what is known. */
+    /* What has been counted ahead makes nothing fall due. */
     copy = lwp;
     copied = account;
     n = take_totals(&copied, branches);
     lwp_count(&copy, &config, &n);
-    if (copy.npending != npending + n.due ||
+    if (copy.npending != npending ||
         ((copy.flags & LWP_FLAG(LWP_EVENT_CNH)) &&
          copy.counter[LWP_EVENT_CNH - 1] < 0) ||
         ((copy.flags & LWP_FLAG(LWP_EVENT_RNH)) &&
@@ -534,62 +509,30 @@ static void run_observed(LwpMem *mem, const RetireStory *story)
  * many the one has that does, of which the last one is observed; or 0.
  */
 static uint32_t next_block(LwpMem *mem, uint64_t ip, uint32_t n, bool branch,
-                           uint64_t lengths, bool divided)
+                           bool divided)
 {
-    bool due = account.due;
     RetireDistance d;
 
     report_account();
-    if (due) {
-        boundary(mem, ip);
-    }
     d = arm_account();
     if (d.now) {
         boundary(mem, ip);
         sync_account();
         return 1;
     }
-    return divided ? 1 : retire_next(&account, &d, RETIRE_CHARGE(n, branch),
-                                     ip, lengths);
+    return divided ? 1 : retire_next(&account, &d, RETIRE_CHARGE(n, branch));
 }
 
-/* The instruction at @ip is due, and what has been charged is told of it. */
-static void check_due(uint64_t ip, int64_t counter, bool others)
+/* What has been charged and retires: nobody need have heard of it. */
+static void run_charged(uint32_t insns, bool branch)
 {
-    LwpState copy = lwp;
-    RetireState copied = account;
-    RetireTotals n = retire_take(&copied);
-
-    lwp_count(&copy, &config, &n);
-    if (copy.counter[copy.only - 1] != counter || !copy.npending ||
-        (copy.pending[copy.npending - 1].q[0] & 255) != copy.only ||
-        copy.pending[copy.npending - 1].q[1] != ip) {
-        fail("not the instruction that is due");
-    }
-    late.others = others;
-    late.counter = (int32_t)counter;
-}
-
-/*
- * What has been charged, from @ip on, and retires: nobody need have heard of
- * it, but for one instruction that is due.
- */
-static void run_charged(uint64_t ip, uint32_t insns, bool branch)
-{
-    int64_t left = lwp.only ? model.left[lwp.only - 1] : 0;
-
-    left = left < 0 ? 0 : left;
     model_insns(insns, branch);
     for (unsigned event = LWP_EVENT_IRE; event <= LWP_EVENT_RNH; event++) {
-        if (!reports || !(lwp.flags & LWP_FLAG(event)) ||
-            event == LWP_EVENT_DME || (event == LWP_EVENT_BRE && !branch) ||
-            model.left[event - 1] >= 0) {
-            continue;
-        }
-        if (!account.due || event != lwp.only) {
+        if (reports && (lwp.flags & LWP_FLAG(event)) &&
+            event != LWP_EVENT_DME && (event != LWP_EVENT_BRE || branch) &&
+            model.left[event - 1] < 0) {
             fail("an event that the budget does not know of");
         }
-        check_due(ip + left, model.left[event - 1], insns > left + 1);
     }
 }
 
@@ -606,9 +549,6 @@ static void run_block(LwpMem *mem, RetireStory story, uint32_t insns,
     uint32_t charged = insns - observed, step = 0, inside = 0;
     uint32_t ahead = behind_step && (arg >> 28 & 1) ?
                      retire_step_ahead(&account) : 0;
-    uint64_t lengths = observed ? 0 : insns < RETIRE_NEXT_LENGTHS ?
-                       0x1111111111111111 & ((1ull << 4 * insns) - 1) :
-                       0x1111111111111111;
 
     for (uint32_t i = 0; i < insns; i++) {
         inside += retire_eligible(&account, ip + i);
@@ -619,11 +559,12 @@ static void run_block(LwpMem *mem, RetireStory story, uint32_t insns,
     }
     if (ahead && ahead <= charged && !(wants & RETIRE_WANT_RANGE)) {
         step = ahead;
-    } else if (inside < insns ||
-        (account.budget < RETIRE_CHARGE(charged, branch) + !charged &&
-         !retire_next_foreseen(&account, RETIRE_CHARGE(charged, branch), ip,
-                               lengths))) {
-        step = next_block(mem, ip, charged, branch, lengths, inside < insns);
+    } else if (inside < insns) {
+        step = next_block(mem, ip, charged, branch, true);
+    } else if (account.budget < RETIRE_CHARGE(charged, branch)) {
+        step = wants & RETIRE_WANT_RANGE ? 0 :
+               retire_step_foreseen(&account, RETIRE_CHARGE(charged, branch));
+        step = step ? step : next_block(mem, ip, charged, branch, false);
     }
     if (step) {
         charged = step - 1;
@@ -636,7 +577,7 @@ static void run_block(LwpMem *mem, RetireStory story, uint32_t insns,
 
         retire_unretire(&account, rest, branch, ip);
         if (charged - rest) {
-            run_charged(ip, charged - rest, false);
+            run_charged(charged - rest, false);
         }
         if (arg >> 27 & 1) {
             sync_account();
@@ -644,7 +585,7 @@ static void run_block(LwpMem *mem, RetireStory story, uint32_t insns,
         return;
     }
     if (charged) {
-        run_charged(ip, charged, branch && class_counts(story.branch));
+        run_charged(charged, branch && class_counts(story.branch));
     }
     if (step || observed) {
         story.ip += charged;

@@ -300,9 +300,6 @@ static RetireDistance distance(void)
 {
     RetireDistance d = RETIRE_DISTANCE_MAX;
 
-    if (!lwp.ready) {
-        lwp_look_ready(&lwp, &mem.parent);
-    }
     lwp_distance(&lwp, &d);
     return d;
 }
@@ -320,7 +317,6 @@ static void sync_account(int insns)
 {
     report_account();
     wants = lwp_wants(&lwp);
-    lwp.ready = false;
     account.ip_first = wants & RETIRE_WANT_RANGE ? lwp.ip_first : 0;
     account.ip_span = wants & RETIRE_WANT_RANGE ? lwp.ip_span : UINT64_MAX;
     step = wants ? insns : 0;
@@ -335,55 +331,39 @@ static bool boundary(uint64_t ip)
                               &mem.parent, ip);
 }
 
-/* In front of the instruction at @ip, with what may happen there */
-static void cross_boundary(uint64_t ip);
-
 /*
  * A block at @ip that would be charged @n instructions asks if it may run; or
  * else step says what does.  The range has all of it unless it is @divided.
  */
-static bool next_block(uint64_t ip, int n, bool branch, uint64_t lengths,
-                       bool divided)
+static bool next_block(uint64_t ip, int n, bool branch, bool divided)
 {
-    bool due = account.due;
     RetireDistance d;
 
     report_account();
-    if (due) {
-        cross_boundary(ip);
-    }
     d = arm_account();
     if (d.now) {
         boundary(ip);
         sync_account(1);
         return false;
     }
-    step = divided ? 1 : retire_next(&account, &d, RETIRE_CHARGE(n, branch),
-                                     ip, lengths);
+    step = divided ? 1 : retire_next(&account, &d, RETIRE_CHARGE(n, branch));
     return !step;
 }
 
-/*
- * A block begins; whether it runs as it is, and has been charged.  @lengths is
- * that of retire_tell_late().
- */
-static bool begin_whole(uint64_t ip, int n, bool branch, uint64_t lengths)
+/* A block begins; whether it runs as it is, and has been charged. */
+static bool begin_block(uint64_t ip, int n, bool branch)
 {
     int32_t charge = RETIRE_CHARGE(n, branch);
 
-    if (account.budget < charge + !charge &&
-        !retire_next_foreseen(&account, charge, ip, lengths) &&
-        !next_block(ip, n, branch, lengths, false)) {
-        return false;
+    if (account.budget < charge) {
+        step = wants & RETIRE_WANT_RANGE ? 0 :
+               (int)retire_step_foreseen(&account, charge);
+        if (step || !next_block(ip, n, branch, false)) {
+            return false;
+        }
     }
     account.budget -= charge;
     return true;
-}
-
-/* The same, if it has to be told at once what is due in it */
-static bool begin_block(uint64_t ip, int n, bool branch)
-{
-    return begin_whole(ip, n, branch, 0);
 }
 
 /* An instruction of 5 bytes, and how it was predicted if it is a branch. */
@@ -2097,7 +2077,7 @@ static void test_miss_distance(void)
     };
 
     for (int i = 0; i < G_N_ELEMENTS(t); i++) {
-        RetireDistance d, near = { 1, 1, 2, 3, true, true };
+        RetireDistance d, near = { 1, 2, 3, true, true };
 
         reset(ALL_EVENTS);
         config.caps = ALL_CAPS;
@@ -2405,17 +2385,6 @@ static void count_branch(const Insn *insn)
     }
 }
 
-/* Lengths of the first instructions, as translate-retire.c.inc has them */
-static uint64_t lengths_of(const Insn *insn, int n)
-{
-    uint64_t lengths = 0;
-
-    for (int i = MIN(n, RETIRE_NEXT_LENGTHS); i-- > 0;) {
-        lengths = lengths << 4 | insn[i].len;
-    }
-    return lengths;
-}
-
 /* Runs a block; returns how many of its instructions have retired. */
 static int run_block(Insn *insn, int n)
 {
@@ -2433,10 +2402,8 @@ static int run_block(Insn *insn, int n)
         inside += retire_eligible(&account, insn[i].ip);
     }
     if (!step && inside > 0 && inside < n) {
-        next_block(insn->ip, charged, branch, 0, true);
-    } else if (!step && inside &&
-               !begin_whole(insn->ip, charged, branch,
-                            late ? 0 : lengths_of(insn, n))) {
+        next_block(insn->ip, charged, branch, true);
+    } else if (!step && inside && !begin_block(insn->ip, charged, branch)) {
         g_assert_cmpint(step, >, 0);
     }
     if (step) {
@@ -2747,253 +2714,10 @@ static void test_precise(void)
     g_assert_cmpuint(get32(HEAD(CB)), ==, PAGE - 32);
     g_assert_false(begin_block(0x1000, 10, false));
     g_assert_cmpint(step, ==, 1);
+    report_account();
     retire(0x1000, RETIRE_BRANCH_NONE, false, 0);
     g_assert_true(boundary(0x1001));
     assert_record(RING + PAGE - 32, 2, 0, 0, 0, 0x1000, 0);
-}
-
-/* Instructions of 1, 2, ... 15 and again 1 byte, for retire_tell_late() */
-#define UNLIKE      0x1fedcba987654321ull
-/* Where instruction @n of such a block at @ip is, for up to 15 */
-#define NTH(ip, n)  ((ip) + (n) * ((n) + 1) / 2)
-
-/*
- * A session with IRE every @period + 1 instructions, in which a record at
- * @head of a ring of @size bytes has just been stored.
- */
-static void start_late(int period, uint32_t head, uint32_t size)
-{
-    uint32_t flags = FLAG_VAL | FLAG_IRE;
-
-    reset(flags | FLAG_DME);
-    init_cb(CB, flags, RING, size);
-    put32(HEAD(CB), head);
-    put32(interval(CB, LWP_EVENT_IRE), period);
-    g_assert_true(load(CB));
-    sync_account(0);
-    retire(0x500, RETIRE_BRANCH_NONE, false, 0x501);
-    g_assert_true(boundary(0x501));
-    assert_record(RING + head, LWP_EVENT_IRE, 0, 0, 0, 0x500, 0);
-    sync_account(0);
-}
-
-/* A block runs whole, with the record in it stored behind it. */
-static void test_late(void)
-{
-    for (int n = 0; n <= RETIRE_NEXT_LENGTHS; n++) {
-        /* Only then it is known before that one is due. */
-        bool foreseen = n & 1;
-        int period = (foreseen ? 200 : 40) + n;
-
-        start_late(period, 0, MIN_RING);
-        while (retire_ahead(&account) < period - n) {
-            g_assert_true(begin_whole(0x800, 10, false, UNLIKE));
-        }
-        g_assert_true(begin_whole(0x1000, 20, false, UNLIKE));
-        g_assert_cmpint(account.budget, ==, 0);
-        g_assert_cmpint(lwp.counter[LWP_EVENT_IRE - 1], ==,
-                        foreseen ? period : n);
-        g_assert_cmpuint(get32(HEAD(CB)), ==, 32);
-        /* What is behind the instruction is of the next period. */
-        g_assert_true(begin_whole(0x2000, 10, false, UNLIKE));
-        g_assert_cmpuint(get32(HEAD(CB)), ==, 64);
-        assert_record(RING + 32, LWP_EVENT_IRE, 0, 0, 0, NTH(0x1000, n), 0);
-        g_assert_cmpint(lwp.counter[LWP_EVENT_IRE - 1], ==,
-                        period - (20 - n - 1));
-    }
-}
-
-/* An address is known of the first 15 instructions of a block. */
-static void test_late_lengths(void)
-{
-    start_late(100, 0, MIN_RING);
-    g_assert_true(begin_whole(0x800, 60, false, UNLIKE));
-    g_assert_true(begin_whole(0x800, 26, false, UNLIKE));
-    g_assert_true(begin_whole(0x1000, 64, false, UNLIKE));
-    report_account();
-    g_assert_true(boundary(0x2000));
-    assert_record(RING + 32, LWP_EVENT_IRE, 0, 0, 0, NTH(0x1000, 14), 0);
-
-    start_late(100, 0, MIN_RING);
-    g_assert_true(begin_whole(0x800, 60, false, UNLIKE));
-    g_assert_true(begin_whole(0x800, 25, false, UNLIKE));
-    g_assert_false(begin_whole(0x1000, 64, false, UNLIKE));
-    g_assert_cmpint(step, ==, 16);
-    /* And none if the last one is observed */
-    g_assert_true(begin_whole(0x800, 15, false, 0));
-    g_assert_false(begin_whole(0x1000, 10, false, 0));
-    g_assert_cmpint(step, ==, 1);
-}
-
-/* No block has two of them. */
-static void test_late_short(void)
-{
-    start_late(5, 0, MIN_RING);
-    g_assert_cmpuint(distance().exact, ==, 10);
-    g_assert_true(begin_whole(0x1000, 10, false, UNLIKE));
-    report_account();
-    g_assert_true(boundary(0x2000));
-    assert_record(RING + 32, LWP_EVENT_IRE, 0, 0, 0, NTH(0x1000, 5), 0);
-    g_assert_cmpint(lwp.counter[LWP_EVENT_IRE - 1], ==, 1);
-
-    start_late(5, 0, MIN_RING);
-    g_assert_false(begin_whole(0x1000, 11, false, UNLIKE));
-    g_assert_cmpint(step, ==, 6);
-
-    /* Random bits make an interval longer, or shorter by as much. */
-    start_late(0x4b, 0, MIN_RING | 4u << 28);
-    g_assert_cmpuint(distance().exact - distance().insns, ==, 0x40);
-    start_late(0xb, 0, MIN_RING | 4u << 28);
-    g_assert_cmpuint(distance().exact, ==, distance().insns);
-}
-
-/* A store that would fault is made right behind the instruction. */
-static void test_late_fault(void)
-{
-    static const struct {
-        uint32_t head;
-        bool ready;         /* for the record behind the next one */
-        int absent;         /* one of the ring's two pages, or none */
-    } t[] = {
-        { PAGE - 96, true, 1 }, { PAGE - 64, false, 1 }, { PAGE - 64, true, 2 },
-        { 2 * PAGE - 96, true, 0 }, { 2 * PAGE - 64, false, 0 },
-        { 2 * PAGE - 64, true, 2 },
-    };
-
-    for (int i = 0; i < G_N_ELEMENTS(t); i++) {
-        start_late(100, t[i].head, 2 * PAGE);
-        put32(TAIL(CB), 512);
-        mem.absent[(RING - MEM_BASE) / PAGE + t[i].absent] = true;
-        g_assert_cmpuint(distance().exact, ==, 200);
-        while (retire_ahead(&account) < 100) {
-            g_assert_true(begin_whole(0x800, 10, false, UNLIKE));
-        }
-        g_assert_true(begin_whole(0x1000, 10, false, UNLIKE));
-        report_account();
-        g_assert_true(boundary(0x2000));
-        sync_account(0);
-        g_assert_cmpint(lwp.counter[LWP_EVENT_IRE - 1], ==, 91);
-        g_assert_cmpuint(distance().exact, ==, t[i].ready ? 191 : 91);
-        while (retire_ahead(&account) < 90) {
-            g_assert_true(begin_whole(0x800, 10, false, UNLIKE));
-        }
-        g_assert_cmpint(begin_whole(0x1000, 10, false, UNLIKE), ==, t[i].ready);
-        if (!t[i].ready) {
-            g_assert_cmpint(step, ==, 2);
-        }
-    }
-}
-
-/* LWPINS and LWPVAL may be what moves the head to such a page. */
-static void test_late_insert(void)
-{
-    for (int i = 0; i < 2; i++) {
-        start_late(100, PAGE - 96, 2 * PAGE);
-        mem.absent[(RING - MEM_BASE) / PAGE + 1] = true;
-        if (i) {
-            g_assert_true(val(1));
-        } else {
-            g_assert_false(ins(1));
-        }
-        g_assert_cmpuint(distance().exact, ==, 200);
-        if (i) {
-            g_assert_true(val(1));
-        } else {
-            g_assert_false(ins(1));
-        }
-        g_assert_cmpuint(distance().exact, ==, 100);
-    }
-}
-
-/* The intervals of other events say nothing of how far it is to the next. */
-static void test_late_others(void)
-{
-    start_late(5, 0, MIN_RING);
-    put32(interval(CB, LWP_EVENT_VAL), 1000);
-    g_assert_true(val(1));
-    g_assert_cmpuint(distance().exact, ==, 10);
-
-    start_late(5, 0, MIN_RING);
-    put32(interval(CB, LWP_EVENT_DME), 1000);
-    lwp.flags |= FLAG_DME;
-    g_assert_true(lwp_load_state(&lwp, &config, true));
-    sync_account(0);
-    miss(RETIRE_SOURCE_DRAM);
-    g_assert_true(boundary(0x1000));
-    g_assert_cmpint(lwp.counter[LWP_EVENT_DME - 1], ==, 1000);
-    g_assert_cmpuint(distance().exact, <=, 10);
-}
-
-/* What the counter has overrun is not to come. */
-static void test_late_overrun(void)
-{
-    start_late(100, 0, MIN_RING);
-    lwp.counter[LWP_EVENT_IRE - 1] = -150;
-    sync_account(0);
-    retire(0x1000, RETIRE_BRANCH_NONE, false, 0x1001);
-    g_assert_true(boundary(0x1001));
-    g_assert_cmpint(lwp.counter[LWP_EVENT_IRE - 1], ==, -50);
-    /* The next one is due at once, and another one 50 behind that. */
-    g_assert_cmpuint(distance().exact, ==, 50);
-}
-
-/* A snapshot says nothing of records that were stored before it is loaded. */
-static void test_late_load(void)
-{
-    start_late(1000, 0, MIN_RING);
-    lwp.counter[LWP_EVENT_IRE - 1] = 5;
-    g_assert_true(lwp_load_state(&lwp, &config, true));
-    g_assert_cmpuint(distance().exact, ==, 5);
-}
-
-/* Nothing runs in between, even if it is charged nothing. */
-static void test_late_free(void)
-{
-    start_late(14, 0, MIN_RING);
-    g_assert_true(begin_whole(0x1000, 15, false, UNLIKE));
-    g_assert_cmpuint(get32(HEAD(CB)), ==, 32);
-    g_assert_true(begin_whole(0x2000, 0, false, 0));
-    g_assert_cmpuint(get32(HEAD(CB)), ==, 64);
-    assert_record(RING + 32, LWP_EVENT_IRE, 0, 0, 0, NTH(0x1000, 14), 0);
-    /* It does not ask if there is nothing. */
-    g_assert_cmpint(account.budget, >, 0);
-    retire_arm(&account, 0);
-    g_assert_true(begin_whole(0x2000, 0, false, 0));
-    g_assert_cmpint(account.budget, ==, 0xffff);
-}
-
-/* A block that is left early has the record if the instruction has retired. */
-static void test_late_left(void)
-{
-    for (int n = 0; n <= 10; n++) {
-        start_late(24, 0, MIN_RING);
-        g_assert_true(begin_whole(0x800, 20, false, UNLIKE));
-        g_assert_true(begin_whole(0x1000, 10, false, UNLIKE));
-        if (n < 10) {
-            retire_unretire(&account, 10 - n, false, NTH(0x1000, n));
-        }
-        report_account();
-        g_assert_cmpint(lwp.counter[LWP_EVENT_IRE - 1], ==, 4 - n);
-        g_assert_cmpuint(lwp.npending, ==, n > 4);
-        if (lwp.npending) {
-            g_assert_cmphex(lwp.pending[0].q[0], ==, LWP_EVENT_IRE);
-            g_assert_cmphex(lwp.pending[0].q[1], ==, NTH(0x1000, 4));
-        }
-        /* Once is enough. */
-        g_assert_true(boundary(0x3000));
-        g_assert_true(begin_whole(0x4000, 1, false, UNLIKE));
-        report_account();
-        g_assert_cmpuint(lwp.npending, ==, n == 4);
-        g_assert_cmpuint(lwp.head, ==, n > 4 ? 64 : 32);
-    }
-
-    /* The budget does not get it back, and tells no more what is due. */
-    start_late(100, 0, MIN_RING);
-    g_assert_true(begin_whole(0x800, 60, false, UNLIKE));
-    retire_unretire(&account, 30, false, NTH(0x800, 30));
-    g_assert_true(begin_whole(0x2000, 35, false, UNLIKE));
-    g_assert_false(begin_whole(0x3000, 60, false, UNLIKE));
-    g_assert_cmpint(step, ==, 36);
 }
 
 /* A branch is the last one of its block, and an instruction, too. */
@@ -3200,16 +2924,6 @@ int main(int argc, char **argv)
     g_test_add_func("/lwp/retire/expire", test_expire);
     g_test_add_func("/lwp/retire/overrun", test_overrun_blocks);
     g_test_add_func("/lwp/retire/precise", test_precise);
-    g_test_add_func("/lwp/retire/late", test_late);
-    g_test_add_func("/lwp/retire/late-lengths", test_late_lengths);
-    g_test_add_func("/lwp/retire/late-short", test_late_short);
-    g_test_add_func("/lwp/retire/late-fault", test_late_fault);
-    g_test_add_func("/lwp/retire/late-insert", test_late_insert);
-    g_test_add_func("/lwp/retire/late-others", test_late_others);
-    g_test_add_func("/lwp/retire/late-overrun", test_late_overrun);
-    g_test_add_func("/lwp/retire/late-load", test_late_load);
-    g_test_add_func("/lwp/retire/late-free", test_late_free);
-    g_test_add_func("/lwp/retire/late-left", test_late_left);
     g_test_add_func("/lwp/retire/saturation", test_saturation);
     g_test_add_func("/lwp/state-valid", test_state_valid);
     return g_test_run();

@@ -946,6 +946,7 @@ static void test_memory_account(void)
     for (int twice = 0; twice < 2; twice++) {
         retire_unnote(&r, 0x7128);
         retire_unretire_memory(&r, RETIRE_USR, rest, false);
+        retire_leave(&r, 0x7128, 0);
     }
     retire_take_memory(&r, RETIRE_OS, n);
     for (int i = 0; i < RETIRE_NR_MEMORY; i++) {
@@ -989,6 +990,69 @@ static void test_memory_account(void)
     g_assert_cmpint(n[RETIRE_LOADS], ==, 5);
 }
 
+/* An instruction that is left and executed again has missed once. */
+static void test_executed_again(void)
+{
+    static const struct {
+        const char *how;
+        bool again;             /* it is what comes next */
+        int left;               /* so often before it retires */
+        unsigned loads, accesses, splits;
+    } t[] = {
+        { "once", true, 1, 1, 1, 1 },
+        { "three times", true, 3, 1, 1, 1 },
+        { "an exception", false, 1, 0, 0, 0 },
+    };
+
+    for (int i = 0; i < G_N_ELEMENTS(t); i++) {
+        uint64_t n[RETIRE_NR_MEMORY];
+        RetireState r = { 0 };
+
+        g_test_message("%s", t[i].how);
+        retire_arm(&r, 1000);
+        for (int left = 0; left < t[i].left; left++) {
+            /* The first time it is the last one of 4, and then on its own. */
+            int insns = left ? 0 : 4;
+
+            r.budget -= RETIRE_CHARGE(insns, 0);
+            retire_again(&r, 0x5123);
+            /* What is counted each time, and what is only missed once */
+            retire_note(&r, RETIRE_USR, 0x123, RETIRE_LOADS);
+            retire_note(&r, RETIRE_USR, 0x123, RETIRE_SPLIT_LOADS);
+            if (!left) {
+                retire_note(&r, RETIRE_USR, 0x123, RETIRE_LOAD_DRAM);
+            }
+            retire_unnote(&r, 0x5123);
+            retire_unretire(&r, insns ? 1 : 0, false, 0x5123);
+            retire_leave(&r, 0x5123, 2);
+            /* The CPU leaves its loop and enters it. */
+            retire_take_memory(&r, RETIRE_USR, n);
+            g_assert_cmpint(n[RETIRE_LOADS], ==, 0);
+            g_assert_cmpint(n[RETIRE_LOAD_DRAM], ==, 0);
+            retire_take(&r);
+            retire_arm(&r, 500);
+        }
+        g_assert_true(retire_is_left(&r, 0x5123));
+        if (t[i].again) {
+            retire_again(&r, 0x5123);
+            retire_note(&r, RETIRE_USR, 0x123, RETIRE_LOADS);
+            retire_note(&r, RETIRE_USR, 0x123, RETIRE_SPLIT_LOADS);
+        } else {
+            /* Its handler has retired something when it comes again. */
+            r.budget -= RETIRE_CHARGE(1, 0);
+            retire_again(&r, 0x5123);
+        }
+        retire_take_memory(&r, RETIRE_USR, n);
+        g_assert_cmpint(n[RETIRE_LOADS], ==, t[i].accesses);
+        g_assert_cmpint(n[RETIRE_SPLIT_LOADS], ==, t[i].splits);
+        g_assert_cmpint(n[RETIRE_LOAD_DRAM], ==, t[i].loads);
+        /* It is only once that it comes again. */
+        retire_again(&r, 0x5123);
+        retire_take_memory(&r, RETIRE_USR, n);
+        g_assert_cmpint(n[RETIRE_LOAD_DRAM], ==, 0);
+    }
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -1003,6 +1067,7 @@ int main(int argc, char **argv)
     g_test_add_func("/cache/model", test_model);
     g_test_add_func("/cache/threads", test_threads);
     g_test_add_func("/memory/account", test_memory_account);
+    g_test_add_func("/memory/again", test_executed_again);
     g_test_add_func("/predictor/model", test_predictor_model);
     g_test_add_func("/predictor/loops", test_predictor_loops);
     return g_test_run();

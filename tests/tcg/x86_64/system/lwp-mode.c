@@ -332,6 +332,86 @@ static void test_privilege(void)
            "CPL 0: LWPINS of the kernel's memory: legal");
 }
 
+/*
+ * Nothing looks at the ring, and nothing is written, before there is a record:
+ * what is the kernel's business, error codes and dirty bits, is as without LWP.
+ */
+#define PTE_D   0x40
+
+enum { IRE = 2 };
+
+static void __attribute__((naked)) code_loop(void)
+{
+    asm("mov $2500, %ecx\n 1: dec %ecx\n jnz 1b\n int $32");
+}
+
+static void __attribute__((naked)) code_nop(void)
+{
+    asm("nop\n nop\n int $32");
+}
+
+static void __attribute__((naked)) code_selector(void)
+{
+    asm("nop\n mov $0xfff8, %eax\n mov %eax, %fs\n nop\n int $32");
+}
+
+static void __attribute__((naked)) code_load(void)
+{
+    asm("nop\n mov (%rsi), %eax\n nop\n int $32");
+}
+
+static void __attribute__((naked)) code_store(void)
+{
+    asm("nop\n mov %eax, (%rsi)\n nop\n int $32");
+}
+
+static void test_transparent(void)
+{
+    static const struct {
+        const char *name;
+        void (*fn)(void);
+        unsigned vector;
+        uint64_t error;
+    } faults[] = {
+        { "a selector beyond the table", code_selector, GP, 0xfff8 },
+        { "a load", code_load, PF, PTE_U },
+        { "a store", code_store, PF, PTE_U | PTE_W },
+    };
+    static const struct {
+        const char *name;
+        uint64_t pte;
+    } rings[] = {
+        { "is there", PTE_ALL },
+        { "is not there", PTE_ALL & ~PTE_P },
+        { "is to be copied on write", PTE_ALL & ~PTE_W },
+    };
+
+    for (int i = 0; i < ARRAY_SIZE(faults); i++) {
+        for (int r = 0; r < ARRAY_SIZE(rings); r++) {
+            prepare(1u << IRE);
+            cb->event[IRE - 1].interval = 1000;
+            cb->event[IRE - 1].counter = 1000;
+            at_cpl(3, llwpcb(user_cb));
+            set_up(USER_CODE64, (uintptr_t)code_loop);
+            report(run() == EXIT && cb->head > 0, "there are records");
+            set_pte(4, PTE_ALL & ~PTE_P);
+            set_pte(0, rings[r].pte);
+            set_up(USER_CODE64, (uintptr_t)faults[i].fn);
+            regs.rsi = WINDOW + 4 * PAGE;
+            report(run() == faults[i].vector && regs.error == faults[i].error,
+                   "a fault of %s, while the ring %s: its error code",
+                   faults[i].name, rings[r].name);
+            set_pte(0, PTE_ALL);
+            set_pte(2, PTE_ALL);
+            set_up(USER_CODE64, (uintptr_t)code_nop);
+            run();
+            report(!(window_table[0] & PTE_D) && !(window_table[2] & PTE_D),
+                   "no record is due: no page is dirty");
+        }
+    }
+    set_pte(4, PTE_ALL);
+}
+
 int main(void)
 {
     kernel_init();
@@ -350,5 +430,6 @@ int main(void)
     mode = &modes[2];
     test_addr16();
     test_privilege();
+    test_transparent();
     return report_summary();
 }

@@ -124,6 +124,25 @@ static void test_init(const Register *r)
            "INIT at CPL 3: so it does");
 }
 
+/* L2 has 16 lines of these, and L3 the one that L2 has lost. */
+static void test_caches(void)
+{
+    volatile uint8_t *p = (volatile uint8_t *)0x2000000;
+    uint64_t before;
+
+    wrmsr(MSR_PMC(0), 0);
+    wrmsr(MSR_EVTSEL(0), 0x04d1 | EVTSEL_OS | EVTSEL_EN);
+    for (int i = 0; i < 17; i++) {
+        p[i * 0x20000];
+    }
+    start_ap(1);
+    before = rdmsr(MSR_PMC(0));
+    p[0];
+    report(rdmsr(MSR_PMC(0)) == before + 1,
+           "INIT of another processor keeps what L3 has");
+    wrmsr(MSR_EVTSEL(0), 0);
+}
+
 static void set_all(const Register *r)
 {
     for (int i = 0; i < NR_MSRS; i++) {
@@ -140,6 +159,9 @@ int main(void)
     if (!was_reset()) {
         kernel_init();
         test_init(r);
+        if (r == intel) {
+            test_caches();
+        }
         set_all(r);
         reset_machine();
     }

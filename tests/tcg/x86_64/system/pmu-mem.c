@@ -10,7 +10,7 @@
 
 #include "pmu-kernel.h"
 
-enum { DE = 0, NMI = 2 };
+enum { DE = 0, DB = 1, NMI = 2 };
 
 enum {
     LOADS, STORES, LOCKED, SPLIT_LOADS, SPLIT_STORES, HIT_L1, HIT_L2, HIT_L3,
@@ -142,6 +142,8 @@ static const struct {
 
 static uintptr_t area = MEMORY;
 static uintptr_t flush_at;      /* if not 0: for RDI */
+static bool watching;           /* what DR0 says, in the area */
+static uint32_t watched;        /* where that is */
 
 static void stop(void)
 {
@@ -159,6 +161,9 @@ static void set_memory(int cpl, void (*fn)(void))
     regs.rsi = area;
     regs.rdi = flush_at ? flush_at : area + AREA / 2;
     regs.rax = regs.rdx = 0;
+    asm volatile("mov %0, %%dr0" : : "r" (area + watched));
+    /* Reads and writes of 4 bytes */
+    asm volatile("mov %0, %%dr7" : : "r" (watching ? 0xf0401ul : 0x400ul));
 }
 
 static void use_memory(uint32_t size)
@@ -187,7 +192,9 @@ static void measure(int cpl, uint32_t rows, void (*fn)(void), uint32_t size,
         }
         set_memory(cpl, fn);
         wrmsr(MSR_GLOBAL_CTRL, 15);
-        run();
+        while (run() == DB) {
+            continue;
+        }
         wrmsr(MSR_GLOBAL_CTRL, 0);
         for (int i = 0; i < count; i++) {
             n[first + i] += rdmsr(MSR_PMC(i));
@@ -353,6 +360,113 @@ static void test_faults(void)
 }
 
 /*
+ * An access that leaves its TB and is executed again is one access, which
+ * misses as it does where nobody looks.
+ */
+CODE(again_load, "mov 8(%rsi), %eax\n mov 4(%rsi), %eax")
+CODE(again_lock, "lock incl 4094(%rsi)\n lock incl 4094(%rsi)")
+CODE(again_movs, "lea 0x1000(%rsi), %rdi\n movsl\n mov -4(%rdi), %eax")
+CODE(again_rep, "lea 0x1000(%rsi), %rdi\n mov $64, %ecx\n rep movsl")
+CODE(again_push, "lea 0x1008(%rsi), %rsp\n push (%rsi)\n pop %rax")
+CODE(again_code, "lea 1f(%rip), %rdi\n mov $0x90, %al\n clflush (%rdi)\n"
+     "mfence\n mov %al, (%rdi)\n nop\n .balign 64\n 1: nop\n nop")
+CODE(again_rep_code, "lea 1f(%rip), %rdi\n mov $0x90, %al\n mov $9, %ecx\n"
+     "clflush (%rdi)\n mfence\n rep stosb\n .balign 64\n"
+     "1: .skip 9, 0x90")
+
+static void test_executed_again(void)
+{
+    static const struct {
+        const char *name;
+        void (*fn)(void);
+        int watched;            /* or -1 */
+        uint16_t n[EVENTS];
+    } t[] = {
+        { "a load", again_load, 8,
+          { [LOADS] = 2, [HIT_L1] = 1, [FILLS] = 1, MISSES(1) } },
+        { "one that finds its line", again_load, 4,
+          { [LOADS] = 2, [HIT_L1] = 1, [FILLS] = 1, MISSES(1) } },
+        { "MOVS, that stores", again_movs, 0x1000,
+          { [LOADS] = 2, [STORES] = 1, [HIT_L1] = 1, [FILLS] = 2, MISSES(1),
+            [S_MISS_L1] = 1 } },
+        { "MOVS, that loads", again_movs, 0,
+          { [LOADS] = 2, [STORES] = 1, [HIT_L1] = 1, [FILLS] = 2, MISSES(1),
+            [S_MISS_L1] = 1 } },
+        { "REP MOVS", again_rep, 0x1080,
+          { [LOADS] = 64, [STORES] = 64, [HIT_L1] = 60, [FILLS] = 8, MISSES(4),
+            [S_MISS_L1] = 4 } },
+        { "PUSH of memory", again_push, 0x1000,
+          { [LOADS] = 2, [STORES] = 1, [HIT_L1] = 1, [FILLS] = 2, MISSES(1),
+            [S_MISS_L1] = 1 } },
+        { "LOCK across two pages", again_lock, -1,
+          { [LOADS] = 2, [STORES] = 2, [LOCKED] = 2, [SPLIT_LOADS] = 2,
+            [SPLIT_STORES] = 2, [HIT_L1] = 1, [FILLS] = 2, MISSES(1) } },
+        { "that, watched", again_lock, 4094,
+          { [LOADS] = 2, [STORES] = 2, [LOCKED] = 2, [SPLIT_LOADS] = 2,
+            [SPLIT_STORES] = 2, [HIT_L1] = 1, [FILLS] = 2, MISSES(1) } },
+        { "a store to its own TB", again_code, -1,
+          { [STORES] = 1, [FILLS] = 1, [S_MISS_L1] = 1 } },
+        { "REP STOS to its own TB", again_rep_code, -1,
+          { [STORES] = 9, [FILLS] = 1, [S_MISS_L1] = 1 } },
+    };
+
+    for (int i = 0; i < ARRAY_SIZE(t); i++) {
+        int64_t n[EVENTS] = { 0 };
+
+        watching = t[i].watched >= 0;
+        watched = watching ? t[i].watched : 0;
+        measure(3, EVTSEL_USR, t[i].fn, AREA, n);
+        watching = false;
+        report(check(n, t[i].n), "executed again: %s", t[i].name);
+    }
+    stop();
+    set_memory(3, nothing);     /* for DR7 */
+}
+
+/*
+ * A kernel may have page tables in a device, here in VGA's text memory: nobody
+ * but the program may look there, in the middle of a TB or elsewhere.
+ */
+CODE(through_device, "mov $16, %ecx\n 1: mov (%rsi), %eax\n clflush (%rsi)\n"
+     "mov %eax, 60(%rsi)\n mov 0x1ffe(%rsi), %eax\n add $0x3000, %rsi\n"
+     "dec %ecx\n jnz 1b")
+
+static void test_tables_in_device(void)
+{
+    volatile uint64_t *directory = (volatile uint64_t *)0xb8000;
+    uint64_t cr3, *table, old;
+
+    asm volatile("mov %%cr3, %0" : "=r" (cr3));
+    table = (uint64_t *)cr3;
+    table = (uint64_t *)(table[0] & -PAGE);
+    old = table[2];
+    for (int i = 0; i < 512; i++) {
+        directory[i] = (uint64_t)i << 21 | 0x80 | PTE_ALL;
+    }
+    table[2] = 0xb8000 | PTE_ALL;
+    for (int on = 0; on < 2; on++) {
+        asm volatile("mov %0, %%cr3" : : "r" (cr3) : "memory");
+        stop();
+        wrmsr(MSR_EVTSEL(0), events[MISS_L1].code | EVTSEL_USR | EVTSEL_EN);
+        wrmsr(MSR_EVTSEL(1), events[LOADS].code | EVTSEL_USR | EVTSEL_EN);
+        wrmsr(MSR_PMC(0), 0);
+        wrmsr(MSR_PMC(1), 0);
+        set_memory(3, through_device);
+        regs.rsi += 0x80000000;
+        wrmsr(MSR_GLOBAL_CTRL, on ? 3 : 0);
+        run();
+        wrmsr(MSR_GLOBAL_CTRL, 0);
+        report(regs.vector == EXIT && rdmsr(MSR_PMC(1)) == on * 32 &&
+               rdmsr(MSR_PMC(0)) == on * 32,
+               "page tables in a device, counters %s", on ? "on" : "off");
+        use_memory(2 * AREA);
+    }
+    table[2] = old;
+    asm volatile("mov %0, %%cr3" : : "r" (cr3) : "memory");
+    stop();
+}
+
+/*
  * The kernel changes a page under its own feet: [RSI] is what RBX, RDX and RBX
  * again map there, through the PTE that RDI is the address of.
  */
@@ -397,6 +511,52 @@ static void test_remap(void)
         report(missed == 2, "%s is followed by misses", t[i].name);
     }
     set_pte(3, PTE_ALL);
+}
+
+/*
+ * Port 92H takes address line 20 away, for which this must not need it.  ESI is
+ * an address that has it, and DL what is written there.
+ */
+#define A20_CODE        0x8000
+
+asm(".text\n"
+    "to_a20_code:\n"
+    "    push %rbx\n mov $0x10, %eax\n mov %eax, %ds\n"
+    "    push $0x48\n push $0x8000\n lretq\n"
+    ".code32\n"
+    "a20_code:\n"
+    "    mov %cr0, %eax\n btr $31, %eax\n mov %eax, %cr0\n"
+    "    mov (%esi), %ebx\n mov (%esi), %ebx\n"
+    "    mov %edx, %eax\n out %al, $0x92\n"
+    "    mov (%esi), %ebx\n mov (%esi), %ebx\n"
+    "    mov $2, %al\n out %al, $0x92\n"
+    "    mov %cr0, %eax\n bts $31, %eax\n mov %eax, %cr0\n"
+    "    ljmp $8, $from_a20_code\n"
+    "a20_code_end:\n"
+    ".code64\n"
+    "from_a20_code:\n"
+    "    pop %rbx\n ret\n");
+
+static void test_a20(void)
+{
+    uint64_t n[3];
+
+    memcpy((void *)A20_CODE, (void *)LABEL(a20_code),
+           LABEL(a20_code_end) - LABEL(a20_code));
+    /* What this needs comes into L1D first. */
+    for (int i = 0; i < ARRAY_SIZE(n); i++) {
+        stop();
+        wrmsr(MSR_EVTSEL(0), events[MISS_L1].code | EVTSEL_OS | EVTSEL_EN);
+        wrmsr(MSR_PMC(0), 0);
+        wrmsr(MSR_GLOBAL_CTRL, 1);
+        asm volatile("call to_a20_code"
+                     : : "S" (MEMORY_END + 0x100000 + i * LINE),
+                         "d" (i == 2 ? 0 : 2) : "rax", "memory");
+        wrmsr(MSR_GLOBAL_CTRL, 0);
+        n[i] = rdmsr(MSR_PMC(0));
+    }
+    report(n[1] == 1 && n[2] == 2, "without A20, another line is loaded");
+    stop();
 }
 
 /*
@@ -596,7 +756,10 @@ int main(void)
     test_kernel();
     test_rows();
     test_faults();
+    test_executed_again();
+    test_tables_in_device();
     test_remap();
+    test_a20();
     test_flush();
     test_interrupts();
     test_freeze();

@@ -20,7 +20,7 @@
 #define EVTSEL_ADAPTIVE         (1ull << 34)
 #define FLAG_ZF                 (1u << 6)
 
-enum { NMI = 2, VECTOR = 0x40, INSNS = 0xc0, BRANCHES = 0xc4 };
+enum { DB = 1, NMI = 2, VECTOR = 0x40, INSNS = 0xc0, BRANCHES = 0xc4 };
 enum { CFG_MEMORY = 1, CFG_GPRS = 2, CFG_XMM = 4, CFG_LBR = 8 };
 enum { TR = 1 << 6, BTS = 1 << 7, OFF_OS = 1 << 9 };
 
@@ -504,7 +504,9 @@ static bool sample_into_area(void (*fn)(void), int cpl, unsigned n,
     set_up(cpl ? USER_CODE64 : CODE64, (uintptr_t)fn);
     wrmsr(MSR_PEBS_ENABLE, enable | 1u << n);
     wrmsr(MSR_GLOBAL_CTRL, 1u << n);
-    enter_regs();
+    do {
+        enter_regs();
+    } while (regs.vector == DB);
     wrmsr(MSR_GLOBAL_CTRL, 0);
     wrmsr(MSR_PEBS_ENABLE, 0);
     wrmsr(MSR_EVTSEL(n), 0);
@@ -614,6 +616,12 @@ static void test_latency(bool nehalem)
            "load latency: a hit");
     report(sample(misses, 3, n, event, enable) &&
            has_data(0, dram, DRAM_LATENCY), "a miss");
+    /* Such a load is executed twice. */
+    asm volatile("mov %0, %%dr0" : : "r" (sample_data));
+    asm volatile("mov %0, %%dr7" : : "r" (0xf0401ul));
+    report(sample(misses, 3, n, event, enable) &&
+           has_data(0, dram, DRAM_LATENCY), "that a debug register watches");
+    asm volatile("mov %0, %%dr7" : : "r" (0x400ul));
     if (format == 3 && (cpuid_reg(0x80000001, 0, 2) & HAS_LWP)) {
         test_beside_lwp(n, event, enable);
     }
