@@ -646,15 +646,17 @@ bool pmu_has_pebs(const PmuConfig *config);
 bool pmu_has_load_latency(const PmuConfig *config);
 
 /*
- * What counter @n's record has of an access to memory: nothing; address and
- * source, for an event of loads or of stores; or these and the latency.
+ * What counter @n's record has of an access to memory: nothing; the address;
+ * that and the source, for an event of loads or of stores; or these and the
+ * latency.
  */
 typedef enum PmuData {
     PMU_DATA_NONE,
-    PMU_DATA_ADDRESS,       /* from Haswell on */
+    PMU_DATA_ADDRESS,       /* Atoms' */
+    PMU_DATA_SOURCE,        /* from Haswell on */
     PMU_DATA_STORE,         /* Sandy Bridge's precise store */
     PMU_DATA_LATENCY,
-    PMU_DATA_STORE_LATENCY, /* Golden Cove's */
+    PMU_DATA_STORE_LATENCY, /* Golden Cove's and Crestmont's */
 } PmuData;
 
 PmuData pmu_pebs_data(const PmuState *s, const PmuConfig *config, unsigned n);
@@ -664,6 +666,7 @@ typedef enum PmuSources {
     PMU_SOURCES_NHM,
     PMU_SOURCES_SNB,
     PMU_SOURCES_SKL,
+    PMU_SOURCES_CMT,
 } PmuSources;
 
 PmuSources pmu_pebs_sources(const PmuConfig *config);

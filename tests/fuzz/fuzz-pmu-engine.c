@@ -559,7 +559,8 @@ static bool take_config(void)
     old = !strcmp(name, "P5") ||
           (vendor > PMU_VENDOR_AMD && strcmp(name, "Zhaoxin"));
     one_enable = is_one_of(name, "P6", "Pentium M", "Core Duo");
-    width = one_enable || is_one_of(name, "Core 2", "Bonnell", "Silvermont") ?
+    width = one_enable || is_one_of(name, "Core 2", "Bonnell", "Silvermont") ||
+            !strcmp(name, "Knights Landing") ?
             40 : 48;
     pmu_config_init(&config, flavour);
     config.insn_clocks = 1 + how % 4;
