@@ -677,6 +677,18 @@ static const struct {
  * of data, which loads are, and reads for ownership, as this table has loads
  * for stores.  All DRAM is local.
  */
+static const struct {
+    uint8_t event, umask;
+    uint32_t has;
+    uint8_t mask;           /* the number of its MSR */
+} offcore_events[] = {
+    { 0xb7, 0x01, (SINCE_NHM & ~HAS_GLC) | SLM_GLM | TNT_CMT, 0 },
+    { 0xb7, 0x02, SLM_GLM | TNT_CMT, 1 },
+    { 0xbb, 0x01, SINCE_NHM & ~(HAS_NHM | HAS_GLC), 1 },
+    { 0x2a, 0x01, HAS_GLC, 0 },
+    { 0x2b, 0x01, HAS_GLC, 1 },
+};
+
 #define OFFCORE_DATA_RD     (1ull << 0)
 #define OFFCORE_RFO         (1ull << 1)
 #define OFFCORE_ANY         (1ull << 16)
@@ -1282,14 +1294,14 @@ static unsigned offcore_masks(const PmuConfig *config)
 /* The number of the mask that @sel's event goes by, or PMU_NR_OFFCORE. */
 static unsigned offcore_of(const PmuConfig *config, uint64_t sel)
 {
-    bool glc = config->flavour->has & HAS_GLC;
-    unsigned n = PMU_NR_OFFCORE;
-
-    if (SEL_UMASK(sel) == 1) {
-        n = SEL_EVENT(sel) == 0xb7 || (glc && SEL_EVENT(sel) == 0x2a) ? 0 :
-            SEL_EVENT(sel) == 0xbb || (glc && SEL_EVENT(sel) == 0x2b) ? 1 : n;
+    for (unsigned i = 0; i < ARRAY_SIZE(offcore_events); i++) {
+        if (offcore_events[i].event == SEL_EVENT(sel) &&
+            offcore_events[i].umask == SEL_UMASK(sel) &&
+            (offcore_events[i].has & config->flavour->has)) {
+            return offcore_events[i].mask;
+        }
     }
-    return n < offcore_masks(config) ? n : PMU_NR_OFFCORE;
+    return PMU_NR_OFFCORE;
 }
 
 static uint64_t find_offcore(const PmuConfig *config, uint64_t mask)

@@ -3188,12 +3188,32 @@ static void test_random(void)
     g_assert_cmpint(exact, >, 1000);
 }
 
+enum {
+    NHM = 0x1a, WSM = 0x2c, SNB = 0x2a, HSW = 0x3c, BDW = 0x3d, SKL = 0x5e,
+    ICL = 0x6a, GLC = 0x8f, KNM = 0x85, GLM = 0x5f, TNT = 0x86, CMT = 0xaf,
+};
+
+/* Linux' extra_regs[], and libpfm4's tables */
+static uint32_t offcore_event(unsigned model, unsigned n)
+{
+    switch (model) {
+    case KNM:
+    case GLM:
+    case TNT:
+    case CMT:
+        return n ? 0x02b7 : 0x01b7;
+    case GLC:
+        return n ? 0x012b : 0x012a;
+    default:
+        return n ? 0x01bb : 0x01b7;
+    }
+}
+
 /* SDM 18.9.5: what is counted of offcore responses follows from the masks. */
 static void test_offcore(void)
 {
-    enum {
-        NHM = 0x1a, WSM = 0x2c, SNB = 0x2a, HSW = 0x3c, BDW = 0x3d, SKL = 0x5e,
-        ICL = 0x6a, GLC = 0x8f, KNM = 0x85, GLM = 0x5f, TNT = 0x86,
+    static const uint32_t codes[] = {
+        0x01b7, 0x02b7, 0x01bb, 0x02bb, 0x012a, 0x012b, 0x022a,
     };
     static const struct {
         unsigned model;
@@ -3246,6 +3266,7 @@ static void test_offcore(void)
         { GLC, 0x10c000001ull, Q(LOAD_DRAM) },
         { GLC, 0x3fb3000001ull, Q_NEVER },
         { TNT, 0x10001, Q_NOT_L2 },
+        { CMT, 0x10001, Q_NOT_L2 },
         { TNT, 0x3f04000001ull, Q(LOAD_DRAM) },
         /* Theirs are requests to L2. */
         { KNM, 0x10001, Q_NOT_L1 },
@@ -3268,7 +3289,7 @@ static void test_offcore(void)
             if (masks == 2) {
                 g_assert_cmphex(rd(0x1a7 - n), ==, 0);
             }
-            wr(PERFEVTSEL(1), RUN | (n ? 0x01bb : 0x01b7));
+            wr(PERFEVTSEL(1), RUN | offcore_event(tests[i].model, n));
             g_assert_cmpint(pmu_take_unknown(&pmu, &event), ==,
                             !tests[i].quantities);
             for (unsigned q = 0; q < PMU_NR_COUNTED; q++) {
@@ -3286,16 +3307,23 @@ static void test_offcore(void)
     pmu_reset(&pmu, &config);
     g_assert_cmphex(rd(0x1a7), ==, 0);
 
-    /* Golden Cove's have other codes as well. */
-    be_intel(GLC);
-    wr(0x1a6, 0x10001);
-    wr(0x1a7, 0x10c000001ull);
-    wr(PERFEVTSEL(0), RUN | 0x012a);
-    wr(PERFEVTSEL(1), RUN | 0x012b);
-    pmu_count(&pmu, PMU_OS, PMU_LOAD_DRAM, 3);
-    pmu_count(&pmu, PMU_OS, PMU_LOAD_L3, 4);
-    g_assert_cmpint(rd(PMC(0)), ==, 7);
-    g_assert_cmpint(rd(PMC(1)), ==, 3);
+    /* No other code goes by a mask. */
+    for (unsigned i = 0; i < G_N_ELEMENTS(tests); i++) {
+        for (unsigned n = 0; n < G_N_ELEMENTS(codes); n++) {
+            bool known = codes[n] == offcore_event(tests[i].model, 0) ||
+                         (tests[i].model != NHM &&
+                          codes[n] == offcore_event(tests[i].model, 1));
+            uint32_t event;
+
+            be_intel(tests[i].model);
+            wr(0x1a6, tests[i].model <= WSM ? 0x4001 : 0x10001);
+            if (tests[i].model != NHM) {
+                wr(0x1a7, tests[i].model <= WSM ? 0x4001 : 0x10001);
+            }
+            wr(PERFEVTSEL(0), RUN | codes[n]);
+            g_assert_cmpint(pmu_take_unknown(&pmu, &event), ==, !known);
+        }
+    }
 
     /* The second mask came with Westmere. */
     be_intel(NHM);
