@@ -7,7 +7,6 @@
 #define PHYSICAL        0x000fffffffffffffull
 #define APIC_MASKED     0x10000u
 #define APIC_ENTRY      0x107ffu        /* mask, message, vector */
-#define APIC_CONTROL    7u
 
 bool ibs_config_init(IbsConfig *config, unsigned family, unsigned model)
 {
@@ -571,9 +570,8 @@ bool ibs_state_valid(const IbsState *s, const IbsConfig *config)
             return false;
         }
     }
-    for (unsigned i = 0; i < IBS_NR_EXTENDED; i++) {
-        if (s->extended[i] &
-            ~(i == IBS_APIC_CONTROL ? APIC_CONTROL : APIC_ENTRY)) {
+    for (unsigned i = 0; i < IBS_NR_EILVT; i++) {
+        if (s->extended[i] & ~APIC_ENTRY) {
             return false;
         }
     }

@@ -135,9 +135,8 @@ static void test_registers(void)
     report(APIC(APIC_EXT) == 0x40000, "APIC: 400H is %x", APIC(APIC_EXT));
     APIC(APIC_EXT) = ~0u;
     APIC(APIC_EXT + 16) = ~0u;
-    report(APIC(APIC_EXT) == 0x40000 && APIC(APIC_EXT + 16) == 7,
-           "APIC: 400H is read-only, 410H has three bits");
-    APIC(APIC_EXT + 16) = 0;
+    report(APIC(APIC_EXT) == 0x40000 && APIC(APIC_EXT + 16) == 0,
+           "APIC: 400H is read-only, and 410H has nothing to control");
     for (int i = 0; i < 4; i++) {
         uint32_t first = APIC(APIC_EILVT + 16 * i);
 
@@ -760,8 +759,7 @@ static void test_x2apic(void)
     report(rdmsr(X2APIC(APIC_EXT)) == 0x40000, "x2APIC: 840H is %lx",
            rdmsr(X2APIC(APIC_EXT)));
     wrmsr(X2APIC(APIC_EXT + 16), 5);
-    report(rdmsr(X2APIC(APIC_EXT + 16)) == 5, "x2APIC: 841H");
-    wrmsr(X2APIC(APIC_EXT + 16), 0);
+    report(rdmsr(X2APIC(APIC_EXT + 16)) == 0, "x2APIC: 841H");
     for (int i = 0; i < 4; i++) {
         uint32_t msr = X2APIC(APIC_EILVT + 16 * i);
         uint64_t first = rdmsr(msr);
