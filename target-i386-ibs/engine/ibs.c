@@ -210,10 +210,43 @@ IbsMsrResult ibs_rdmsr(const IbsState *s, const IbsConfig *config, uint32_t msr,
     return IBS_MSR_OK;
 }
 
-/* Whether a write makes a counter start, and not only go on. */
-static bool starts(uint64_t old, uint64_t now, uint64_t en, uint64_t val)
+/* Whether a counter runs, unless its end is 0. */
+static bool is_on(uint64_t ctl, uint64_t en, uint64_t val)
 {
-    return (now & (en | val)) == en && (old & (en | val)) != en;
+    return (ctl & (en | val)) == en;
+}
+
+/*
+ * What is written to the counters can be read at any time, and is where they go
+ * on.  When one starts, what cannot be written is random, or 0.
+ */
+static void write_fetch_count(IbsState *s, const IbsConfig *config,
+                              uint64_t old, uint64_t val)
+{
+    bool on = is_on(val, IBS_FETCH_EN, IBS_FETCH_VAL);
+    uint32_t low = s->fetch_count & 15;
+
+    if (on && !is_on(old, IBS_FETCH_EN, IBS_FETCH_VAL)) {
+        low = val & IBS_FETCH_RAND_EN ? randomize(s, config, 4) : 0;
+    }
+    s->fetch_count = (val >> IBS_FETCH_CNT_SHIFT & 0xffff) << 4 | low;
+    s->started |= on ? IBS_FETCH : 0;
+}
+
+static void write_op_count(IbsState *s, const IbsConfig *config, uint64_t old,
+                           uint64_t val)
+{
+    bool on = is_on(val, IBS_OP_EN, IBS_OP_VAL);
+
+    if (config->caps & IBS_CAP_RD_WR_OP_CNT) {
+        s->op_count = (uint32_t)(val >> IBS_OP_CNT_SHIFT) &
+                      op_count_mask(config);
+    } else if (on && !is_on(old, IBS_OP_EN, IBS_OP_VAL)) {
+        s->op_count = 0;
+    } else {
+        return;
+    }
+    s->started |= on ? IBS_OP : 0;
 }
 
 IbsMsrResult ibs_wrmsr(IbsState *s, const IbsConfig *config, uint32_t msr,
@@ -230,18 +263,10 @@ IbsMsrResult ibs_wrmsr(IbsState *s, const IbsConfig *config, uint32_t msr,
     }
     old = s->reg[reg];
     s->reg[reg] = val & register_mask(config, reg);
-    if (reg == IBS_FETCH_CTL &&
-        starts(old, s->reg[reg], IBS_FETCH_EN, IBS_FETCH_VAL)) {
-        s->fetch_count = (val >> IBS_FETCH_CNT_SHIFT & 0xffff) << 4;
-        s->fetch_count |= val & IBS_FETCH_RAND_EN ? randomize(s, config, 4) : 0;
-        s->started |= IBS_FETCH;
-    }
-    if (reg == IBS_OP_CTL &&
-        starts(old, s->reg[reg], IBS_OP_EN, IBS_OP_VAL)) {
-        s->op_count = config->caps & IBS_CAP_RD_WR_OP_CNT ?
-                      (uint32_t)(val >> IBS_OP_CNT_SHIFT) &
-                      op_count_mask(config) : 0;
-        s->started |= IBS_OP;
+    if (reg == IBS_FETCH_CTL) {
+        write_fetch_count(s, config, old, val);
+    } else if (reg == IBS_OP_CTL) {
+        write_op_count(s, config, old, val);
     }
     return IBS_MSR_OK;
 }

@@ -56,7 +56,7 @@ static void write_register(unsigned reg, uint64_t val)
     case IBS_MSR_OK:
         got = rd(reg);
         state.started &= take(1);
-        if (reg != IBS_CONTROL && reg != IBS_FETCH_CTL && reg != IBS_OP_CTL) {
+        if (reg != IBS_CONTROL) {
             ibs_wrmsr(&state, &config, IBS_MSR_FIRST + reg, got);
             if (rd(reg) != got || (got & ~val)) {
                 fail("a register is not what was written");
