@@ -8,6 +8,15 @@
 #define APIC_MASKED     0x10000u
 #define APIC_ENTRY      0x107ffu        /* mask, message, vector */
 
+/*
+ * The capability words are AMD's BKDGs' and PPRs'.  CPUID dumps in public agree
+ * for family 12h, model 1, 15h up to model 2Fh, 17h and 18h, and boot logs of
+ * Linux for 10h.  One source only: families 14h and 16h, 15h from model 30h on,
+ * 19h, and 1Ah, which has more (bits 12 and 19).  The fields that @layout is
+ * about are in Linux' asm/amd-ibs.h, and those of one family only in perf's
+ * amd-sample-raw.c or AMD's IBS toolkit; the entry of the LVT is what Linux
+ * logs ("LVT offset 1 assigned") on 10h and 15h, and from 17h on 0.
+ */
 bool ibs_config_init(IbsConfig *config, unsigned family, unsigned model)
 {
     bool zen3 = family == 0x19 && (model < 0x10 ||

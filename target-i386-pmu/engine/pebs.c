@@ -26,9 +26,9 @@ static uint64_t stored(const PebsAccess *a)
 }
 
 /*
- * Of a load (SDM table 18-24; Linux has the later ones): what is another
- * processor's has been asked for, and DRAM is local, whose lines nobody else
- * has.
+ * Of a load (SDM table 18-24; Linux has all of them in ds.c, and is the only
+ * source of Skylake's and Crestmont's): what is another processor's has been
+ * asked for, and DRAM is local, whose lines nobody else has.
  */
 static uint64_t source_of_load(PmuSources sources, const PebsAccess *a,
                                PmuQuantity source, bool stlb_miss)

@@ -145,6 +145,28 @@ struct PmuFlavour {
 #define PEBS(n)     (PMU_CAP_PEBS_TRAP | PMU_CAP_PEBS_REGS | (n) << 8 | \
                      (n) / 4 * PMU_CAP_PEBS_BASELINE)
 
+/*
+ * Each column has two sources, the first of which is the vendor's manual (SDM
+ * chapters 2 of volume 4, 18 and 19 of volume 3; AMD's guides and PPRs):
+ *
+ * version, counters, width, and of caps the format of PEBS and writes in full
+ *    width: what Linux says of itself when it boots there ("Performance Events:
+ *    PEBS fmt3+, Skylake events, ... full-width counters", and the next lines),
+ *    in public logs of Core 2, Nehalem, Haswell, Skylake, Tiger Lake, Bonnell,
+ *    Silvermont and Tremont.
+ * counters: also libpfm4 (num_cntrs), and counter.json in Linux' lists of
+ *    events for perf; the latter has 2 for Silvermont, the former 4.  Fixed
+ *    ones are 3 in libpfm4, and 4 from Ice Lake on: slots, which are not here.
+ * width: P6's 40 are in Linux' p6.c, AMD's 48 in its amd/core.c, and P4's 40 in
+ *    its p4.c, with the number of counters.
+ * amd: Linux' amd/core.c has 6 with PerfCtrExtCore, and libpfm4 has 4 up to
+ *    family 14h and for 16h, 6 for 15h, 17h and 19h.
+ *
+ * One source only: the rows of P5, Cyrix, WinChip, C3 (their manuals) and of
+ * Zhaoxin, as Linux reads CPUID; Core Duo's, Knights Landing's and Goldmont's
+ * width, and the latter two's format (SDM); SMM_CAP (SDM 18.18.1); and all of
+ * Crestmont's but its counters, as it has no chapter in the manual yet.
+ */
 static const PmuFlavour
     p5 = { "P5", HAS_P5, 0, 2, 40, 0, 0 },
     mx = { "6x86MX", HAS_6X86MX, 0, 2, 48, 0, 0 },
@@ -186,7 +208,15 @@ static const PmuFlavour
     zen4 = { "PerfMonV2", HAS_ZEN4, 0, 6, 48, 0, CORE_EXT | V2 },
     zhaoxin = { "Zhaoxin", HAS_ZX, 2, 4, 48, 0, 0 };
 
-/* The first row that fits counts. */
+/*
+ * The first row that fits counts.  Intel's rows of family 6 are those of Linux'
+ * intel_pmu_init() and p6_pmu_init(), and of libpfm4's lists of models, but for
+ * 1FH, which libpfm4 alone has, and 16H, 4AH, 5AH, 9CH, ADH to AFH and CFH,
+ * which Linux alone has.  Those of families 17h to 1Ah are Linux'
+ * bsp_init_amd()'s and, up to 19h, libpfm4's; Zhaoxin's are Linux'
+ * zhaoxin/core.c's.  One source only, a manual: family 5, Cyrix' and Centaur's
+ * others, and models of P6 that are none of 1, 3, 5 to 8, 0AH and 0BH.
+ */
 static const struct {
     PmuVendor vendor;
     uint8_t first_family, last_family, first_model, last_model;
@@ -677,6 +707,7 @@ static const struct {
  * of data, which loads are, and reads for ownership, as this table has loads
  * for stores.  All DRAM is local.
  */
+/* As Linux' extra_regs[] and libpfm4 have it (Crestmont: Linux alone) */
 static const struct {
     uint8_t event, umask;
     uint32_t has;
@@ -765,7 +796,9 @@ static const struct {
 
 /*
  * The events that PEBS has on processors where not all are precise; on others,
- * the counter is as without it.
+ * the counter is as without it.  They are precise in Linux' pebs_constraints[]
+ * and in libpfm4 (INTEL_X86_PEBS), Nehalem's and Westmere's in Intel's lists,
+ * too; but 0BH without latency is Linux' no more.
  */
 static const struct {
     uint16_t event, umask;
@@ -787,6 +820,10 @@ static const struct {
 /*
  * Load latency and stores that are sampled count with PEBS only, in some
  * counters, and where PEBS_ENABLE has another bit for them, with that.
+ * Counters are those of Linux' pebs_constraints[] and of Intel's lists (Linux'
+ * pmu-events), bits those of Linux' intel_pmu_pebs_enable() and of SDM
+ * 18.8.1.2.  Intel's lists have counter 3 alone for 0BH, and for CDH up to
+ * Broadwell, where SDM and Linux have all four of Nehalem's and Haswell's.
  */
 static const struct {
     uint16_t event, umask;
@@ -807,7 +844,11 @@ static const struct {
 
 /*
  * The events whose records have a data address (SDM 18.9.4.2 and 18.9.4.3,
- * 18.11.3, 18.7.1.1), and what else there is to it.
+ * 18.11.3, 18.7.1.1), and what else there is to it.  They have Data_LA in
+ * Intel's lists (tools/perf/pmu-events/arch/x86 in Linux 6.12), and those of
+ * Haswell and later, and Crestmont's D0/5 and D0/6, are Linux' in ds.c.  One
+ * source only: C2/1 has SDM table 18-45 and Linux, no list; and of D0, D0/11 to
+ * D0/13 and D0/83 are not in Crestmont's.
  */
 static const struct {
     uint16_t event, umask;
@@ -941,7 +982,11 @@ typedef enum PmuReg {
     REG_CTR,
 } PmuReg;
 
-/* Where an MSR is; one that is missing on a processor is PMU_MSR_GP there. */
+/*
+ * Where an MSR is; one that is missing on a processor is PMU_MSR_GP there.  All
+ * are in Linux' msr-index.h or in edk2's MdePkg/Include/Register/Intel, most in
+ * both, but C000_00E7H and C000_00E8H, which are in AMD's PPRs only.
+ */
 static const struct {
     uint32_t first, last;
     PmuReg reg;
@@ -1180,7 +1225,7 @@ static bool has_adaptive(const PmuConfig *config)
            (config->perf_capabilities & PMU_CAP_PEBS_BASELINE);
 }
 
-/* The counters that PEBS is for */
+/* The counters that PEBS is for: SDM, and Linux' pebs_constraints[] */
 static uint64_t pebs_mask(const PmuConfig *config)
 {
     uint32_t has = config->flavour->has;
@@ -1201,7 +1246,7 @@ bool pmu_has_load_latency(const PmuConfig *config)
            (config->flavour->has & (SINCE_NHM | HAS_CMT));
 }
 
-/* IA32_PEBS_ENABLE */
+/* IA32_PEBS_ENABLE: also edk2's headers, up to Goldmont Plus */
 static uint64_t pebs_enable_mask(const PmuConfig *config)
 {
     uint32_t has = config->flavour->has;
