@@ -62,7 +62,7 @@ int pmu_cpu_pre_load(void *opaque)
     cpu->pmu.mperf = cpu->pmu.aperf = 0;
     cpu->pmu.clocks = false;
     cpu->pmu.pebs_enable = cpu->pmu.pebs_data_cfg = 0;
-    cpu->pmu.pebs_armed = cpu->pmu.load_latency = 0;
+    cpu->pmu.pebs_armed = cpu->pmu.load_latency = cpu->pmu.frontend = 0;
     cpu->pmu.tag_random = cpu->pmu.tag_left = 0;
     if (cpu->pmu_config.netburst) {
         *cpu->pmu_config.netburst = (NetburstState) { };
@@ -143,6 +143,24 @@ static const VMStateDescription vmstate_pmu_pebs = {
     }
 };
 
+static bool frontend_needed(void *opaque)
+{
+    X86CPU *cpu = opaque;
+
+    return cpu->pmu.frontend;
+}
+
+static const VMStateDescription vmstate_pmu_frontend = {
+    .name = "cpu/pmu/frontend",
+    .version_id = 1,
+    .minimum_version_id = 1,
+    .needed = frontend_needed,
+    .fields = (const VMStateField[]) {
+        VMSTATE_UINT64(pmu.frontend, X86CPU),
+        VMSTATE_END_OF_LIST()
+    }
+};
+
 static bool netburst_needed(void *opaque)
 {
     X86CPU *cpu = opaque;
@@ -212,6 +230,7 @@ const VMStateDescription vmstate_pmu = {
         &vmstate_pmu_offcore,
         &vmstate_pmu_clocks,
         &vmstate_pmu_pebs,
+        &vmstate_pmu_frontend,
         &vmstate_pmu_netburst,
         &vmstate_ibs,
         NULL

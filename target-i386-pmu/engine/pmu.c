@@ -975,6 +975,7 @@ typedef enum PmuReg {
     REG_PEBS_ENABLE,
     REG_PEBS_DATA_CFG,
     REG_LOAD_LATENCY,
+    REG_FRONTEND,
     REG_OFFCORE,
     REG_CLOCKS,             /* IA32_MPERF, IA32_APERF (SDM 14.2), all vendors */
     REG_CLOCKS_RO,          /* the same; what is written is ignored */
@@ -1013,7 +1014,7 @@ static const struct {
     { 0x3f1, 0x3f1, REG_PEBS_ENABLE, INTEL, 0 },
     { 0x3f2, 0x3f2, REG_PEBS_DATA_CFG, INTEL, 0 },
     { 0x3f6, 0x3f6, REG_LOAD_LATENCY, INTEL, 0 },
-    { 0x3f7, 0x3f7, REG_ABSENT, INTEL, 0 },     /* more of PEBS */
+    { 0x3f7, 0x3f7, REG_FRONTEND, INTEL, 0 },
 #undef INTEL
     { 0xc00000e7, 0xc00000e8, REG_CLOCKS_RO, PMU_VENDOR_AMD, 0 },
     { 0xc0000300, 0xc0000300, REG_STATUS, PMU_VENDOR_AMD, 0 },
@@ -1244,6 +1245,19 @@ bool pmu_has_load_latency(const PmuConfig *config)
 {
     return pmu_has_pebs(config) &&
            (config->flavour->has & (SINCE_NHM | HAS_CMT));
+}
+
+/*
+ * MSR_PEBS_FRONTEND, which selects what FRONTEND_RETIRED (C6/1) counts, had
+ * there been a front end: edk2's SkylakeMsr.h, and Linux' extra_regs[], which
+ * is the only source of Golden Cove's bit 3.
+ */
+static uint64_t frontend_mask(const PmuConfig *config)
+{
+    uint32_t has = config->flavour->has;
+
+    return !pmu_has_pebs(config) || !(has & SINCE_SKL) ? 0 :
+           has & HAS_GLC ? 0x7fff1f : 0x7fff17;
 }
 
 /* IA32_PEBS_ENABLE: also edk2's headers, up to Goldmont Plus */
@@ -2223,6 +2237,8 @@ static PmuAccess find_msr(const PmuConfig *config, uint32_t msr, PmuReg *reg,
             return has_adaptive(config) ? PMU_MSR_OK : PMU_MSR_GP;
         case REG_LOAD_LATENCY:
             return pmu_has_load_latency(config) ? PMU_MSR_OK : PMU_MSR_GP;
+        case REG_FRONTEND:
+            return frontend_mask(config) ? PMU_MSR_OK : PMU_MSR_GP;
         case REG_EVTSEL_PMC:
             *reg = *index % 2 ? REG_PMC : REG_EVTSEL;
             *index /= 2;
@@ -2327,6 +2343,9 @@ PmuAccess pmu_rdmsr(PmuState *s, const PmuConfig *config, uint32_t msr,
     case REG_LOAD_LATENCY:
         *val = s->load_latency;
         break;
+    case REG_FRONTEND:
+        *val = s->frontend;
+        break;
     case REG_OFFCORE:
         *val = s->offcore[index];
         break;
@@ -2369,6 +2388,8 @@ static uint64_t reserved(const PmuConfig *config, PmuReg reg)
         return ~DATA_CFG;
     case REG_LOAD_LATENCY:
         return ~(uint64_t)LATENCY_MASK;
+    case REG_FRONTEND:
+        return ~frontend_mask(config);
     case REG_STATUS_RESET:
         return ~status_reset_mask(config);
     case REG_STATUS_SET:
@@ -2444,6 +2465,9 @@ PmuAccess pmu_wrmsr(PmuState *s, const PmuConfig *config, uint32_t msr,
         break;
     case REG_LOAD_LATENCY:
         s->load_latency = val;
+        break;
+    case REG_FRONTEND:
+        s->frontend = val;
         break;
     case REG_FIXED_CTRL:
         s->fixed_ctr_ctrl = val;
@@ -2589,6 +2613,7 @@ bool pmu_load_state(PmuState *s, const PmuConfig *config)
     bad |= s->pebs_enable & ~pebs_enable_mask(config);
     bad |= s->load_latency & ~(uint64_t)(pmu_has_load_latency(config) ?
                                          LATENCY_MASK : 0);
+    bad |= s->frontend & ~frontend_mask(config);
     bad |= s->tag_left > PMU_TAG_GAP_MAX;
     bad |= s->pebs_data_cfg & ~(has_adaptive(config) ? DATA_CFG : 0);
     if (!config->aperfmperf || !s->clocks) {

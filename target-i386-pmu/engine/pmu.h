@@ -248,6 +248,7 @@ typedef struct PmuState {
     uint64_t pebs_enable;               /* IA32_PEBS_ENABLE */
     uint64_t pebs_data_cfg;             /* MSR_PEBS_DATA_CFG */
     uint64_t load_latency;              /* MSR_PEBS_LD_LAT_THRESHOLD */
+    uint64_t frontend;                  /* MSR_PEBS_FRONTEND */
     /* Counters whose next event writes a record, as GLOBAL_STATUS has them */
     uint64_t pebs_armed;
     /* What chooses the loads that are tagged: see pmu_tag() */

@@ -7,6 +7,7 @@
 #define PEBS_ENABLE     0x3f1
 #define PEBS_DATA_CFG   0x3f2
 #define LOAD_LATENCY    0x3f6
+#define FRONTEND        0x3f7
 
 #define CYCLES_PP       (RUN | 1u << 23 | 16u << 24)
 #define ADAPTIVE        (1ull << 34)
@@ -160,6 +161,20 @@ static const struct {
     { 0x57, 2, 192, 1, 0, 0, 0 },
 };
 
+/* edk2's SkylakeMsr.h, and Linux' extra_regs[] */
+static uint64_t frontend_of(unsigned model)
+{
+    switch (model) {
+    case 0x5e:
+    case 0x6a:
+        return 0x7fff17;
+    case 0x8f:
+        return 0x7fff1f;
+    default:
+        return 0;
+    }
+}
+
 static void test_registers(void)
 {
     for (unsigned i = 0; i < G_N_ELEMENTS(parts); i++) {
@@ -177,6 +192,8 @@ static void test_registers(void)
                             !adaptive || !(val & 0xff00000f));
             g_assert_cmpint(is_gp(LOAD_LATENCY, val), ==,
                             !parts[i].latency || val > 0xffff);
+            g_assert_cmpint(is_gp(FRONTEND, val), ==,
+                            !(frontend_of(parts[i].model) & val));
             if (config.version >= 4 && (parts[i].enable & val)) {
                 g_assert_cmphex(rd(GLOBAL_INUSE), ==, 1ull << 63);
             }
@@ -191,11 +208,16 @@ static void test_registers(void)
         if (parts[i].latency) {
             g_assert_cmphex(rd(LOAD_LATENCY), ==, 0x8000);
         }
+        if (frontend_of(parts[i].model)) {
+            g_assert_cmphex(rd(FRONTEND), ==, 1u << 22);
+        } else {
+            g_assert_true(is_gp(FRONTEND, 0));
+        }
 
         config.perf_capabilities &= ~(uint64_t)PMU_CAP_PEBS;
         g_assert_true(is_gp(PEBS_ENABLE, 0) && is_gp(PEBS_DATA_CFG, 0) &&
                       is_gp(PERFEVTSEL(0), ADAPTIVE) &&
-                      is_gp(LOAD_LATENCY, 0) &&
+                      is_gp(LOAD_LATENCY, 0) && is_gp(FRONTEND, 0) &&
                       is_gp(FIXED_CTR_CTRL, FIXED_BIT(0)));
         g_assert_cmpint(pmu_rdmsr(&pmu, &config, PEBS_ENABLE, &val), ==,
                         PMU_MSR_GP);
@@ -1060,6 +1082,9 @@ static void test_tags(void)
     g_assert_false(pmu_load_state(&pmu, &config));
     be_intel(0x17);
     pmu.load_latency = 3;
+    g_assert_false(pmu_load_state(&pmu, &config));
+    be_intel(0x3c);
+    pmu.frontend = 1;
     g_assert_false(pmu_load_state(&pmu, &config));
 }
 
