@@ -47,7 +47,7 @@ const VMStateDescription vmstate_ibs = {
         VMSTATE_UINT32(ibs.fetch_count, X86CPU),
         VMSTATE_UINT32(ibs.op_count, X86CPU),
         VMSTATE_UINT32(ibs.random, X86CPU),
-        VMSTATE_UINT32_ARRAY(ibs.extended, X86CPU, IBS_NR_EXTENDED),
+        VMSTATE_UINT32_ARRAY(ibs.extended, X86CPU, IBS_NR_EILVT),
         VMSTATE_END_OF_LIST()
     }
 };

@@ -71,7 +71,7 @@ int pmu_cpu_pre_load(void *opaque)
         s->mperf = s->aperf = 0;
         s->clocks = false;
         s->pebs_enable = s->pebs_data_cfg = 0;
-        s->pebs_armed = s->load_latency = 0;
+        s->pebs_armed = s->load_latency = s->frontend = 0;
         s->tag_random = s->tag_left = 0;
     }
     if (cpu->pmu_config.netburst) {
@@ -183,6 +183,34 @@ static const VMStateDescription vmstate_pmu_pebs = {
     }
 };
 
+static bool frontend_needed(void *opaque)
+{
+    X86CPU *cpu = opaque;
+
+    return cpu->pmu->frontend;
+}
+
+static const VMStateDescription vmstate_frontend_register = {
+    .name = "cpu/pmu-frontend",
+    .version_id = 1,
+    .minimum_version_id = 1,
+    .fields = (const VMStateField[]) {
+        VMSTATE_UINT64(frontend, PmuState),
+        VMSTATE_END_OF_LIST()
+    }
+};
+
+static const VMStateDescription vmstate_pmu_frontend = {
+    .name = "cpu/pmu/frontend",
+    .version_id = 1,
+    .minimum_version_id = 1,
+    .needed = frontend_needed,
+    .fields = (const VMStateField[]) {
+        VMSTATE_STRUCT_POINTER(pmu, X86CPU, vmstate_frontend_register, PmuState),
+        VMSTATE_END_OF_LIST()
+    }
+};
+
 static bool netburst_needed(void *opaque)
 {
     X86CPU *cpu = opaque;
@@ -263,6 +291,7 @@ const VMStateDescription vmstate_pmu = {
         &vmstate_pmu_offcore,
         &vmstate_pmu_clocks,
         &vmstate_pmu_pebs,
+        &vmstate_pmu_frontend,
         &vmstate_pmu_netburst,
         &vmstate_ibs,
         NULL

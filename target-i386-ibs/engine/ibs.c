@@ -7,8 +7,16 @@
 #define PHYSICAL        0x000fffffffffffffull
 #define APIC_MASKED     0x10000u
 #define APIC_ENTRY      0x107ffu        /* mask, message, vector */
-#define APIC_CONTROL    7u
 
+/*
+ * The capability words are AMD's BKDGs' and PPRs'.  CPUID dumps in public agree
+ * for family 12h, model 1, 15h up to model 2Fh, 17h and 18h, and boot logs of
+ * Linux for 10h.  One source only: families 14h and 16h, 15h from model 30h on,
+ * 19h, and 1Ah, which has more (bits 12 and 19).  The fields that @layout is
+ * about are in Linux' asm/amd-ibs.h, and those of one family only in perf's
+ * amd-sample-raw.c or AMD's IBS toolkit; the entry of the LVT is what Linux
+ * logs ("LVT offset 1 assigned") on 10h and 15h, and from 17h on 0.
+ */
 bool ibs_config_init(IbsConfig *config, unsigned family, unsigned model)
 {
     bool zen3 = family == 0x19 && (model < 0x10 ||
@@ -211,10 +219,43 @@ IbsMsrResult ibs_rdmsr(const IbsState *s, const IbsConfig *config, uint32_t msr,
     return IBS_MSR_OK;
 }
 
-/* Whether a write makes a counter start, and not only go on. */
-static bool starts(uint64_t old, uint64_t now, uint64_t en, uint64_t val)
+/* Whether a counter runs, unless its end is 0. */
+static bool is_on(uint64_t ctl, uint64_t en, uint64_t val)
 {
-    return (now & (en | val)) == en && (old & (en | val)) != en;
+    return (ctl & (en | val)) == en;
+}
+
+/*
+ * What is written to the counters can be read at any time, and is where they go
+ * on.  When one starts, what cannot be written is random, or 0.
+ */
+static void write_fetch_count(IbsState *s, const IbsConfig *config,
+                              uint64_t old, uint64_t val)
+{
+    bool on = is_on(val, IBS_FETCH_EN, IBS_FETCH_VAL);
+    uint32_t low = s->fetch_count & 15;
+
+    if (on && !is_on(old, IBS_FETCH_EN, IBS_FETCH_VAL)) {
+        low = val & IBS_FETCH_RAND_EN ? randomize(s, config, 4) : 0;
+    }
+    s->fetch_count = (val >> IBS_FETCH_CNT_SHIFT & 0xffff) << 4 | low;
+    s->started |= on ? IBS_FETCH : 0;
+}
+
+static void write_op_count(IbsState *s, const IbsConfig *config, uint64_t old,
+                           uint64_t val)
+{
+    bool on = is_on(val, IBS_OP_EN, IBS_OP_VAL);
+
+    if (config->caps & IBS_CAP_RD_WR_OP_CNT) {
+        s->op_count = (uint32_t)(val >> IBS_OP_CNT_SHIFT) &
+                      op_count_mask(config);
+    } else if (on && !is_on(old, IBS_OP_EN, IBS_OP_VAL)) {
+        s->op_count = 0;
+    } else {
+        return;
+    }
+    s->started |= on ? IBS_OP : 0;
 }
 
 IbsMsrResult ibs_wrmsr(IbsState *s, const IbsConfig *config, uint32_t msr,
@@ -231,18 +272,10 @@ IbsMsrResult ibs_wrmsr(IbsState *s, const IbsConfig *config, uint32_t msr,
     }
     old = s->reg[reg];
     s->reg[reg] = val & register_mask(config, reg);
-    if (reg == IBS_FETCH_CTL &&
-        starts(old, s->reg[reg], IBS_FETCH_EN, IBS_FETCH_VAL)) {
-        s->fetch_count = (val >> IBS_FETCH_CNT_SHIFT & 0xffff) << 4;
-        s->fetch_count |= val & IBS_FETCH_RAND_EN ? randomize(s, config, 4) : 0;
-        s->started |= IBS_FETCH;
-    }
-    if (reg == IBS_OP_CTL &&
-        starts(old, s->reg[reg], IBS_OP_EN, IBS_OP_VAL)) {
-        s->op_count = config->caps & IBS_CAP_RD_WR_OP_CNT ?
-                      (uint32_t)(val >> IBS_OP_CNT_SHIFT) &
-                      op_count_mask(config) : 0;
-        s->started |= IBS_OP;
+    if (reg == IBS_FETCH_CTL) {
+        write_fetch_count(s, config, old, val);
+    } else if (reg == IBS_OP_CTL) {
+        write_op_count(s, config, old, val);
     }
     return IBS_MSR_OK;
 }
@@ -571,9 +604,8 @@ bool ibs_state_valid(const IbsState *s, const IbsConfig *config)
             return false;
         }
     }
-    for (unsigned i = 0; i < IBS_NR_EXTENDED; i++) {
-        if (s->extended[i] &
-            ~(i == IBS_APIC_CONTROL ? APIC_CONTROL : APIC_ENTRY)) {
+    for (unsigned i = 0; i < IBS_NR_EILVT; i++) {
+        if (s->extended[i] & ~APIC_ENTRY) {
             return false;
         }
     }

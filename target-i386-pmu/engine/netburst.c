@@ -101,6 +101,9 @@ static const struct {
 /*
  * The lower byte of the ESCR that counter @n's CCCR selects (SDM table 18-54),
  * of which each is the first one of two: one for each pair of counters; or 0.
+ * Linux' p4_event_bind_map[] agrees in 168 of 178 pairs of a counter and an
+ * event; the others are events that count nothing here (B2B_CYCLES, BNR, SNOOP,
+ * RESPONSE), and RETIRED_MISPRED_BRANCH_TYPE, of which it has one ESCR twice.
  */
 static unsigned selected(const NetburstState *s, unsigned n)
 {

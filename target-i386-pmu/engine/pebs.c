@@ -26,9 +26,9 @@ static uint64_t stored(const PebsAccess *a)
 }
 
 /*
- * Of a load (SDM table 18-24; Linux has the later ones): what is another
- * processor's has been asked for, and DRAM is local, whose lines nobody else
- * has.
+ * Of a load (SDM table 18-24; Linux has all of them in ds.c, and is the only
+ * source of Skylake's and Crestmont's): what is another processor's has been
+ * asked for, and DRAM is local, whose lines nobody else has.
  */
 static uint64_t source_of_load(PmuSources sources, const PebsAccess *a,
                                PmuQuantity source, bool stlb_miss)
@@ -38,11 +38,13 @@ static uint64_t source_of_load(PmuSources sources, const PebsAccess *a,
         [PMU_SOURCES_NHM] = { 1, 3, 4, 5, 0xc, 6, 0xf },
         [PMU_SOURCES_SNB] = { 1, 3, 4, 6, 0xc, 7, 0xf },
         [PMU_SOURCES_SKL] = { 1, 3, 4, 6, 0xa, 7, 0xf },
+        [PMU_SOURCES_CMT] = { 1, 3, 4, 6, 0xa, 8, 0xf },
     };
     uint64_t code = codes[sources][source - PMU_LOAD_L1];
 
     return sources == PMU_SOURCES_NHM ? code :
-           code | (uint64_t)stlb_miss << 4 | (uint64_t)a->locked << 5;
+           code | (uint64_t)a->locked << 5 |
+           (uint64_t)stlb_miss << (sources == PMU_SOURCES_CMT ? 6 : 4);
 }
 
 /* Of a store, only whether L1D has its line */
@@ -61,6 +63,7 @@ static Data find_data(const PmuState *s, const PmuConfig *config, unsigned n,
     uint64_t events;
     PmuSources sources;
     PmuData kind;
+    bool any;                   /* it is an event of all instructions */
 
     if (!sample->nr_accesses) {
         return data;
@@ -68,17 +71,22 @@ static Data find_data(const PmuState *s, const PmuConfig *config, unsigned n,
     kind = pmu_pebs_data(s, config, n);
     sources = pmu_pebs_sources(config);
     events = s->counter[n].add;
+    any = events == PMU_BIT(PMU_INSNS);
     for (unsigned i = 0; kind && i < sample->nr_accesses; i++) {
         const PebsAccess *a = &sample->access[i];
-        bool load = kind == PMU_DATA_LATENCY ? a->load : events & loaded(a);
+        bool load = kind == PMU_DATA_LATENCY || any ? a->load :
+                    events & loaded(a);
         /* What has been loaded from is in L1D, and DTLB, when it is stored. */
         PmuQuantity source = load || !a->load ? a->source : PMU_LOAD_L1;
         bool stlb_miss = a->stlb_miss && (load || !a->load);
 
-        if (!load && !(events & stored(a))) {
+        if (!load && !any && !(events & stored(a))) {
             continue;
         }
         data.addr = a->addr;
+        if (kind == PMU_DATA_ADDRESS) {
+            break;
+        }
         data.source = load || kind == PMU_DATA_STORE_LATENCY ?
                       source_of_load(sources, a, source, stlb_miss) :
                       source_of_store(a, source, stlb_miss);

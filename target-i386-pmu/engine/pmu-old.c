@@ -24,6 +24,7 @@
 #define SEL_ALWAYS      (SEL_USR | SEL_OS | SEL_EN)
 #define SEL_HIGH(event) ((uint64_t)(event) >> 8 << 32)
 
+/* These have one source, their manuals: Linux and libpfm4 know none of them. */
 uint32_t pmu_old_mask(PmuOld old, unsigned n)
 {
     static const uint32_t mask[] = {

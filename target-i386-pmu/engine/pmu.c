@@ -100,7 +100,10 @@ enum {
     HAS_C3 = 1 << 27,
     HAS_ZX = 1 << 28,
     HAS_P4 = 1 << 29,       /* its events are netburst.c's */
+    HAS_CMT = 1 << 30,
 };
+
+#define HAS_KNL     (1u << 31)  /* what it has besides Silvermont's */
 
 #define SINCE_ICL   (HAS_ICL | HAS_GLC)
 #define SINCE_SKL   (HAS_SKL | SINCE_ICL)
@@ -114,8 +117,10 @@ enum {
 #define NHM_TO_SKL  (SINCE_NHM & ~SINCE_ICL)
 #define HSW_TO_SKL  (SINCE_HSW & ~SINCE_ICL)
 #define SLM_GLM     (HAS_SLM | HAS_GLM)
+#define TNT_CMT     (HAS_TNT | HAS_CMT)
+#define GLM_TO_CMT  (HAS_GLM | TNT_CMT)
 #define LLC_IS_L2   (HAS_CORE_DUO | HAS_CORE2 | HAS_BNL | SLM_GLM)
-#define ARCH        (HAS_ARCH | LLC_IS_L2 | HAS_TNT | SINCE_NHM | HAS_ZX)
+#define ARCH        (HAS_ARCH | LLC_IS_L2 | TNT_CMT | SINCE_NHM | HAS_ZX)
 #define OLD_AMD     (HAS_K7 | HAS_15H)
 #define HAS_17H     (HAS_ZEN1 | HAS_ZEN2 | HAS_ZEN4)
 #define AMD         (OLD_AMD | HAS_17H)
@@ -140,6 +145,28 @@ struct PmuFlavour {
 #define PEBS(n)     (PMU_CAP_PEBS_TRAP | PMU_CAP_PEBS_REGS | (n) << 8 | \
                      (n) / 4 * PMU_CAP_PEBS_BASELINE)
 
+/*
+ * Each column has two sources, the first of which is the vendor's manual (SDM
+ * chapters 2 of volume 4, 18 and 19 of volume 3; AMD's guides and PPRs):
+ *
+ * version, counters, width, and of caps the format of PEBS and writes in full
+ *    width: what Linux says of itself when it boots there ("Performance Events:
+ *    PEBS fmt3+, Skylake events, ... full-width counters", and the next lines),
+ *    in public logs of Core 2, Nehalem, Haswell, Skylake, Tiger Lake, Bonnell,
+ *    Silvermont and Tremont.
+ * counters: also libpfm4 (num_cntrs), and counter.json in Linux' lists of
+ *    events for perf; the latter has 2 for Silvermont, the former 4.  Fixed
+ *    ones are 3 in libpfm4, and 4 from Ice Lake on: slots, which are not here.
+ * width: P6's 40 are in Linux' p6.c, AMD's 48 in its amd/core.c, and P4's 40 in
+ *    its p4.c, with the number of counters.
+ * amd: Linux' amd/core.c has 6 with PerfCtrExtCore, and libpfm4 has 4 up to
+ *    family 14h and for 16h, 6 for 15h, 17h and 19h.
+ *
+ * One source only: the rows of P5, Cyrix, WinChip, C3 (their manuals) and of
+ * Zhaoxin, as Linux reads CPUID; Core Duo's, Knights Landing's and Goldmont's
+ * width, and the latter two's format (SDM); SMM_CAP (SDM 18.18.1); and all of
+ * Crestmont's but its counters, as it has no chapter in the manual yet.
+ */
 static const PmuFlavour
     p5 = { "P5", HAS_P5, 0, 2, 40, 0, 0 },
     mx = { "6x86MX", HAS_6X86MX, 0, 2, 48, 0, 0 },
@@ -166,11 +193,13 @@ static const PmuFlavour
     golden_cove = { "Golden Cove", HAS_GLC, 5, 8, 48, BOTH_CAPS | PEBS(4), 0 },
     bonnell = { "Bonnell", HAS_BNL, 3, 2, 40, PEBS(0), 0 },
     silvermont = { "Silvermont", HAS_SLM, 3, 2, 40, BOTH_CAPS | PEBS(2), 0 },
+    knights = { "Knights Landing", HAS_SLM | HAS_KNL, 3, 2, 40,
+        BOTH_CAPS | PEBS(2), 0 },
     goldmont = { "Goldmont", HAS_GLM, 4, 4, 48, BOTH_CAPS | PEBS(3), 0 },
     goldmont_plus = { "Goldmont Plus", HAS_GLM, 4, 4, 48,
         BOTH_CAPS | PEBS(3), 0 },
     tremont = { "Tremont", HAS_TNT, 5, 4, 48, BOTH_CAPS | PEBS(4), 0 },
-    crestmont = { "Crestmont", HAS_TNT, 5, 8, 48, BOTH_CAPS | PEBS(4), 0 },
+    crestmont = { "Crestmont", HAS_CMT, 5, 8, 48, BOTH_CAPS | PEBS(4), 0 },
     k7 = { "K7", HAS_K7, 0, 4, 48, 0, 0 },
     fam15h = { "Family 15h", HAS_15H, 0, 6, 48, 0, CORE_EXT },
     zen = { "Family 17h", HAS_ZEN1, 0, 6, 48, 0, CORE_EXT },
@@ -179,7 +208,15 @@ static const PmuFlavour
     zen4 = { "PerfMonV2", HAS_ZEN4, 0, 6, 48, 0, CORE_EXT | V2 },
     zhaoxin = { "Zhaoxin", HAS_ZX, 2, 4, 48, 0, 0 };
 
-/* The first row that fits counts. */
+/*
+ * The first row that fits counts.  Intel's rows of family 6 are those of Linux'
+ * intel_pmu_init() and p6_pmu_init(), and of libpfm4's lists of models, but for
+ * 1FH, which libpfm4 alone has, and 16H, 4AH, 5AH, 9CH, ADH to AFH and CFH,
+ * which Linux alone has.  Those of families 17h to 1Ah are Linux'
+ * bsp_init_amd()'s and, up to 19h, libpfm4's; Zhaoxin's are Linux'
+ * zhaoxin/core.c's.  One source only, a manual: family 5, Cyrix' and Centaur's
+ * others, and models of P6 that are none of 1, 3, 5 to 8, 0AH and 0BH.
+ */
 static const struct {
     PmuVendor vendor;
     uint8_t first_family, last_family, first_model, last_model;
@@ -240,8 +277,8 @@ static const struct {
     { PMU_VENDOR_INTEL, 6, 6, 0x4a, 0x4a, &silvermont },
     { PMU_VENDOR_INTEL, 6, 6, 0x4c, 0x4d, &silvermont },
     { PMU_VENDOR_INTEL, 6, 6, 0x5a, 0x5a, &silvermont },
-    { PMU_VENDOR_INTEL, 6, 6, 0x57, 0x57, &silvermont },    /* Xeon Phi */
-    { PMU_VENDOR_INTEL, 6, 6, 0x85, 0x85, &silvermont },
+    { PMU_VENDOR_INTEL, 6, 6, 0x57, 0x57, &knights },
+    { PMU_VENDOR_INTEL, 6, 6, 0x85, 0x85, &knights },       /* Knights Mill */
     { PMU_VENDOR_INTEL, 6, 6, 0x5c, 0x5c, &goldmont },
     { PMU_VENDOR_INTEL, 6, 6, 0x5f, 0x5f, &goldmont },
     { PMU_VENDOR_INTEL, 6, 6, 0x7a, 0x7a, &goldmont_plus },
@@ -410,20 +447,28 @@ static const struct {
     { 0xf1, 0x07, SINCE_NHM & ~SINCE_SKL, B(FILL_FAR) },
     { 0xf1, 0x1f, HAS_SKL | HAS_ICL, B(FILL_FAR) },
     { 0x25, 0x1f, HAS_GLC, B(FILL_FAR) },
-    { 0xd0, 0x21, SINCE_SNB, B(LOCKED) },
-    { 0xd0, 0x41, SINCE_SNB, B(SPLIT_LOADS) },
-    { 0xd0, 0x42, SINCE_SNB, B(SPLIT_STORES) },
-    { 0xd0, 0x81, SINCE_SNB | HAS_GLM | HAS_TNT, PMU_LOADS },
-    { 0xd0, 0x82, SINCE_SNB | HAS_GLM | HAS_TNT, B(STORES) },
-    { 0xd0, 0x83, SINCE_SKL, PMU_LOADS | B(STORES) },
+    { 0xd0, 0x05, HAS_CMT, B(TAGGED) },
+    { 0xd0, 0x06, HAS_CMT, B(STORES) },
+    { 0xd0, 0x21, SINCE_SNB | GLM_TO_CMT, B(LOCKED) },
+    { 0xd0, 0x41, SINCE_SNB | GLM_TO_CMT, B(SPLIT_LOADS) },
+    { 0xd0, 0x42, SINCE_SNB | GLM_TO_CMT, B(SPLIT_STORES) },
+    { 0xd0, 0x43, GLM_TO_CMT, B(SPLIT_LOADS) | B(SPLIT_STORES) },
+    { 0xd0, 0x81, SINCE_SNB | GLM_TO_CMT, PMU_LOADS },
+    { 0xd0, 0x82, SINCE_SNB | GLM_TO_CMT, B(STORES) },
+    { 0xd0, 0x83, SINCE_SKL | HAS_GLM | HAS_TNT, PMU_LOADS | B(STORES) },
     { 0xd0, 0xf1, BRIDGES, PMU_LOADS },
     { 0xd0, 0xf2, BRIDGES, B(STORES) },
-    { 0xd1, 0x01, SINCE_SNB, B(LOAD_L1) },
-    { 0xd1, 0x02, SINCE_SNB, B(LOAD_L2) },
-    { 0xd1, 0x04, SINCE_SNB, FROM_L3 },
-    { 0xd1, 0x08, SINCE_SNB, NOT_L1 },
-    { 0xd1, 0x10, SINCE_SNB, NOT_L2 },
+    { 0xd1, 0x01, SINCE_SNB | GLM_TO_CMT, B(LOAD_L1) },
+    { 0xd1, 0x02, SINCE_SNB | GLM_TO_CMT, B(LOAD_L2) },
+    { 0xd1, 0x04, SINCE_SNB | HAS_TNT, FROM_L3 },
+    { 0xd1, 0x08, SINCE_SNB | HAS_GLM | HAS_TNT, NOT_L1 },
+    { 0xd1, 0x10, SINCE_SNB | HAS_GLM | HAS_TNT, NOT_L2 },
     { 0xd1, 0x20, SINCE_SNB, B(LOAD_DRAM) },
+    { 0xd1, 0x20, HAS_GLM | HAS_TNT, B(LOAD_MODIFIED) },
+    { 0xd1, 0x80, HAS_GLM | HAS_TNT, B(LOAD_DRAM) },
+    { 0xd1, 0x1c, HAS_CMT, FROM_L3 },
+    { 0xd1, 0x40, HAS_CMT, NOT_L1 },
+    { 0xd1, 0x80, HAS_CMT, NOT_L2 },
     { 0x0b, 0x10, NEHALEMS, B(TAGGED) },
     { 0xcd, 0x01, SINCE_SNB, B(TAGGED) },
     { 0xcd, 0x02, BRIDGES | HAS_GLC, B(STORES) },
@@ -431,7 +476,7 @@ static const struct {
     { 0xd2, 0x02, SINCE_SNB, B(LOAD_REMOTE) },
     { 0xd2, 0x04, SINCE_SNB, B(LOAD_MODIFIED) },
     { 0xd2, 0x08, SINCE_SNB, B(LOAD_L3) },
-    { 0xd3, 0x01, SINCE_HSW, B(LOAD_DRAM) },
+    { 0xd3, 0x01, SINCE_HSW | HAS_CMT, B(LOAD_DRAM) },
 
     /* TLBs and the instruction cache */
     { 0x08, 0x01, HAS_CORE2, DATA_WALKS },
@@ -456,18 +501,18 @@ static const struct {
     { 0x05, 0x01, HAS_SLM, EDGES | DATA_WALKS },
     { 0x05, 0x02, HAS_SLM, EDGES | B(TLB_FETCH_WALK) },
     { 0x05, 0x03, HAS_SLM, EDGES | DATA_WALKS | B(TLB_FETCH_WALK) },
-    { 0x81, 0x04, HAS_GLM | HAS_TNT, CODE_PAGES },
+    { 0x81, 0x04, GLM_TO_CMT, CODE_PAGES },
     { 0x08, 0x01, NHM_TO_SKL & ~HAS_IVB, B(TLB_LOAD_WALK) },
     { 0x08, 0x02, NEHALEMS | HAS_SNB, B(TLB_LOAD_WALK) },
     { 0x08, 0x81, HAS_IVB, B(TLB_LOAD_WALK) },
     { 0x08, 0x82, HAS_IVB, B(TLB_LOAD_WALK) },
     { 0x08, 0x0e, SINCE_HSW & ~HAS_GLC, B(TLB_LOAD_WALK) },
-    { 0x08, 0x0e, HAS_TNT, B(TLB_LOAD_WALK) },
+    { 0x08, 0x0e, TNT_CMT, B(TLB_LOAD_WALK) },
     { 0x12, 0x0e, HAS_GLC, B(TLB_LOAD_WALK) },
     { 0x08, 0x10, NEHALEMS | HAS_SNB, B(TLB_LOAD_L2) },
     { 0x5f, 0x04, BRIDGES, B(TLB_LOAD_L2) },
     { 0x08, 0x60, HAS_HSW | HAS_BDW, B(TLB_LOAD_L2) },
-    { 0x08, 0x20, HAS_SKL | HAS_ICL | HAS_TNT, B(TLB_LOAD_L2) },
+    { 0x08, 0x20, HAS_SKL | HAS_ICL | TNT_CMT, B(TLB_LOAD_L2) },
     { 0x12, 0x20, HAS_GLC, B(TLB_LOAD_L2) },
     { 0x49, 0x01, NEHALEMS, DATA_WALKS },
     { 0x49, 0x02, NEHALEMS, DATA_WALKS },
@@ -475,35 +520,35 @@ static const struct {
     { 0x49, 0x01, NHM_TO_SKL & ~NEHALEMS, B(TLB_STORE_WALK) },
     { 0x49, 0x02, BRIDGES, B(TLB_STORE_WALK) },
     { 0x49, 0x0e, SINCE_HSW & ~HAS_GLC, B(TLB_STORE_WALK) },
-    { 0x49, 0x0e, HAS_TNT, B(TLB_STORE_WALK) },
+    { 0x49, 0x0e, TNT_CMT, B(TLB_STORE_WALK) },
     { 0x13, 0x0e, HAS_GLC, B(TLB_STORE_WALK) },
     { 0x49, 0x10, BRIDGES, B(TLB_STORE_L2) },
     { 0x49, 0x60, HAS_HSW | HAS_BDW, B(TLB_STORE_L2) },
-    { 0x49, 0x20, HAS_SKL | HAS_ICL | HAS_TNT, B(TLB_STORE_L2) },
+    { 0x49, 0x20, HAS_SKL | HAS_ICL | TNT_CMT, B(TLB_STORE_L2) },
     { 0x13, 0x20, HAS_GLC, B(TLB_STORE_L2) },
     { 0xcb, 0x80, NEHALEMS, B(STLB_MISS_LOADS) },
     { 0x0c, 0x01, NEHALEMS, B(STLB_MISS_STORES) },
-    { 0xd0, 0x11, SINCE_SNB | HAS_TNT, B(STLB_MISS_LOADS) },
-    { 0xd0, 0x12, SINCE_SNB | HAS_TNT, B(STLB_MISS_STORES) },
-    { 0xd0, 0x13, HAS_TNT, B(STLB_MISS_LOADS) | B(STLB_MISS_STORES) },
+    { 0xd0, 0x11, SINCE_SNB | GLM_TO_CMT, B(STLB_MISS_LOADS) },
+    { 0xd0, 0x12, SINCE_SNB | GLM_TO_CMT, B(STLB_MISS_STORES) },
+    { 0xd0, 0x13, GLM_TO_CMT, B(STLB_MISS_LOADS) | B(STLB_MISS_STORES) },
     { 0xc8, 0x20, NEHALEMS, B(TLB_FETCH_WALK) },
     { 0x85, 0x00, HAS_P6 | HAS_CORE_DUO, CODE_PAGES },
     { 0x85, 0x01, NHM_TO_SKL, B(TLB_FETCH_WALK) },
     { 0x85, 0x02, NEHALEMS | BRIDGES, B(TLB_FETCH_WALK) },
     { 0x85, 0x0e, SINCE_HSW & ~HAS_GLC, B(TLB_FETCH_WALK) },
-    { 0x85, 0x0e, HAS_TNT, B(TLB_FETCH_WALK) },
+    { 0x85, 0x0e, TNT_CMT, B(TLB_FETCH_WALK) },
     { 0x11, 0x0e, HAS_GLC, B(TLB_FETCH_WALK) },
     { 0x85, 0x10, BRIDGES, B(TLB_FETCH_L2) },
     { 0x85, 0x60, HAS_HSW | HAS_BDW, B(TLB_FETCH_L2) },
-    { 0x85, 0x20, HAS_SKL | HAS_ICL | HAS_TNT, B(TLB_FETCH_L2) },
+    { 0x85, 0x20, HAS_SKL | HAS_ICL | TNT_CMT, B(TLB_FETCH_L2) },
     { 0x11, 0x20, HAS_GLC, B(TLB_FETCH_L2) },
     { 0x80, 0x00, HAS_P6 | HAS_CORE_DUO | HAS_CORE2, B(FETCHES) },
     { 0x81, 0x00, HAS_P6 | HAS_CORE_DUO | HAS_CORE2, B(FETCH_MISSES) },
     { 0x28, 0x0f, HAS_P6, B(FETCH_MISSES) },
     { 0x28, 0x4f, HAS_CORE2 | HAS_BNL, B(FETCH_MISSES) },
-    { 0x80, 0x02, HAS_BNL | SLM_GLM | HAS_TNT | NEHALEMS | BRIDGES | HAS_HSW |
+    { 0x80, 0x02, HAS_BNL | SLM_GLM | TNT_CMT | NEHALEMS | BRIDGES | HAS_HSW |
                   HAS_BDW, B(FETCH_MISSES) },
-    { 0x80, 0x03, HAS_BNL | SLM_GLM | HAS_TNT | NEHALEMS, B(FETCHES) },
+    { 0x80, 0x03, HAS_BNL | SLM_GLM | TNT_CMT | NEHALEMS, B(FETCHES) },
     { 0x83, 0x02, HAS_SKL | HAS_ICL, B(FETCH_MISSES) },
     { 0x24, 0x30, NEHALEMS | BRIDGES, B(FETCH_MISSES) },
     { 0x24, 0xe4, SINCE_HSW, B(FETCH_MISSES) },
@@ -662,6 +707,19 @@ static const struct {
  * of data, which loads are, and reads for ownership, as this table has loads
  * for stores.  All DRAM is local.
  */
+/* As Linux' extra_regs[] and libpfm4 have it (Crestmont: Linux alone) */
+static const struct {
+    uint8_t event, umask;
+    uint32_t has;
+    uint8_t mask;           /* the number of its MSR */
+} offcore_events[] = {
+    { 0xb7, 0x01, (SINCE_NHM & ~HAS_GLC) | SLM_GLM | TNT_CMT, 0 },
+    { 0xb7, 0x02, SLM_GLM | TNT_CMT, 1 },
+    { 0xbb, 0x01, SINCE_NHM & ~(HAS_NHM | HAS_GLC), 1 },
+    { 0x2a, 0x01, HAS_GLC, 0 },
+    { 0x2b, 0x01, HAS_GLC, 1 },
+};
+
 #define OFFCORE_DATA_RD     (1ull << 0)
 #define OFFCORE_RFO         (1ull << 1)
 #define OFFCORE_ANY         (1ull << 16)
@@ -679,12 +737,12 @@ static const struct {
     { NEHALEMS, 1 << 9, 0, B(LOAD_REMOTE) },
     { NEHALEMS, 1 << 10, 0, B(LOAD_MODIFIED) },
     { NEHALEMS, 1 << 14, 0, B(LOAD_DRAM) },
-    { SINCE_SNB | HAS_TNT, OFFCORE_ANY, 0, NOT_L2 },
-    { SINCE_SNB | HAS_TNT, OFFCORE_L3, SNOOP_MISS, B(LOAD_L3) },
-    { SINCE_SNB | HAS_TNT, OFFCORE_L3, SNOOP_HIT, B(LOAD_REMOTE) },
-    { SINCE_SNB | HAS_TNT, OFFCORE_L3, SNOOP_HITM, B(LOAD_MODIFIED) },
+    { SINCE_SNB | TNT_CMT, OFFCORE_ANY, 0, NOT_L2 },
+    { SINCE_SNB | TNT_CMT, OFFCORE_L3, SNOOP_MISS, B(LOAD_L3) },
+    { SINCE_SNB | TNT_CMT, OFFCORE_L3, SNOOP_HIT, B(LOAD_REMOTE) },
+    { SINCE_SNB | TNT_CMT, OFFCORE_L3, SNOOP_HITM, B(LOAD_MODIFIED) },
     { BRIDGES | HAS_HSW, 1 << 22, SNOOP_MISS, B(LOAD_DRAM) },
-    { SINCE_BDW | HAS_TNT, 1 << 26, SNOOP_MISS, B(LOAD_DRAM) },
+    { SINCE_BDW | TNT_CMT, 1 << 26, SNOOP_MISS, B(LOAD_DRAM) },
     { SLM_GLM, OFFCORE_ANY, 0, NOT_L1 },
     { SLM_GLM, 1 << 18, 0, B(LOAD_L2) },
     { SLM_GLM, SNOOP_MISS, 0, B(LOAD_L3) | B(LOAD_DRAM) },
@@ -738,7 +796,9 @@ static const struct {
 
 /*
  * The events that PEBS has on processors where not all are precise; on others,
- * the counter is as without it.
+ * the counter is as without it.  They are precise in Linux' pebs_constraints[]
+ * and in libpfm4 (INTEL_X86_PEBS), Nehalem's and Westmere's in Intel's lists,
+ * too; but 0BH without latency is Linux' no more.
  */
 static const struct {
     uint16_t event, umask;
@@ -747,7 +807,7 @@ static const struct {
     { 0xc0, 0x00, HAS_CORE2 },
     { 0xc5, 0x00, HAS_CORE2 },
     { 0xcb, NO_UMASK, HAS_CORE2 | NEHALEMS },
-    { 0x0b, 0x10, NEHALEMS },
+    { 0x0b, NO_UMASK, NEHALEMS },
     { 0x0c, 0x01, NEHALEMS },
     { 0xc0, NO_UMASK, NEHALEMS },
     { 0xc2, NO_UMASK, NEHALEMS },
@@ -760,6 +820,10 @@ static const struct {
 /*
  * Load latency and stores that are sampled count with PEBS only, in some
  * counters, and where PEBS_ENABLE has another bit for them, with that.
+ * Counters are those of Linux' pebs_constraints[] and of Intel's lists (Linux'
+ * pmu-events), bits those of Linux' intel_pmu_pebs_enable() and of SDM
+ * 18.8.1.2.  Intel's lists have counter 3 alone for 0BH, and for CDH up to
+ * Broadwell, where SDM and Linux have all four of Nehalem's and Haswell's.
  */
 static const struct {
     uint16_t event, umask;
@@ -775,6 +839,39 @@ static const struct {
     { 0xcd, 0x01, HAS_GLC, 0xfe, 0, true },
     { 0xcd, 0x02, BRIDGES, 0x08, PEBS_STORES, true },
     { 0xcd, 0x02, HAS_GLC, 0x01, 0, true },
+    { 0xd0, 0x05, HAS_CMT, 0x03, 0, true },
+};
+
+/*
+ * The events whose records have a data address (SDM 18.9.4.2 and 18.9.4.3,
+ * 18.11.3, 18.7.1.1), and what else there is to it.  They have Data_LA in
+ * Intel's lists (tools/perf/pmu-events/arch/x86 in Linux 6.12), and those of
+ * Haswell and later, and Crestmont's D0/5 and D0/6, are Linux' in ds.c.  One
+ * source only: C2/1 has SDM table 18-45 and Linux, no list; and of D0, D0/11 to
+ * D0/13 and D0/83 are not in Crestmont's.
+ */
+static const struct {
+    uint16_t event, umask;
+    uint32_t has;
+    PmuData data;
+} data_events[] = {
+    { 0x0b, 0x10, NEHALEMS, PMU_DATA_LATENCY },
+    { 0xcd, 0x01, SINCE_SNB, PMU_DATA_LATENCY },
+    { 0xcd, 0x02, BRIDGES, PMU_DATA_STORE },
+    { 0xcd, 0x02, HAS_GLC, PMU_DATA_STORE_LATENCY },
+    { 0xd0, 0x05, HAS_CMT, PMU_DATA_LATENCY },
+    { 0xd0, 0x06, HAS_CMT, PMU_DATA_STORE_LATENCY },
+    { 0xc2, 0x01, HAS_HSW | HAS_BDW, PMU_DATA_SOURCE },
+    { 0xd0, NO_UMASK, SINCE_HSW, PMU_DATA_SOURCE },
+    { 0xd1, NO_UMASK, SINCE_HSW, PMU_DATA_SOURCE },
+    { 0xd2, NO_UMASK, SINCE_HSW, PMU_DATA_SOURCE },
+    { 0xd3, NO_UMASK, SINCE_HSW, PMU_DATA_SOURCE },
+    { 0xd0, NO_UMASK, GLM_TO_CMT, PMU_DATA_ADDRESS },
+    { 0xd1, NO_UMASK, HAS_GLM | HAS_TNT, PMU_DATA_ADDRESS },
+    { 0x04, 0x02, HAS_KNL, PMU_DATA_ADDRESS },
+    { 0x04, 0x04, HAS_KNL, PMU_DATA_ADDRESS },
+    { 0x04, 0x08, HAS_KNL, PMU_DATA_ADDRESS },
+    { 0x04, 0x20, HAS_KNL, PMU_DATA_ADDRESS },
 };
 
 /* Zen's odd counters have the upper 16 bits of the even ones before them. */
@@ -878,6 +975,7 @@ typedef enum PmuReg {
     REG_PEBS_ENABLE,
     REG_PEBS_DATA_CFG,
     REG_LOAD_LATENCY,
+    REG_FRONTEND,
     REG_OFFCORE,
     REG_CLOCKS,             /* IA32_MPERF, IA32_APERF (SDM 14.2), all vendors */
     REG_CLOCKS_RO,          /* the same; what is written is ignored */
@@ -885,7 +983,11 @@ typedef enum PmuReg {
     REG_CTR,
 } PmuReg;
 
-/* Where an MSR is; one that is missing on a processor is PMU_MSR_GP there. */
+/*
+ * Where an MSR is; one that is missing on a processor is PMU_MSR_GP there.  All
+ * are in Linux' msr-index.h or in edk2's MdePkg/Include/Register/Intel, most in
+ * both, but C000_00E7H and C000_00E8H, which are in AMD's PPRs only.
+ */
 static const struct {
     uint32_t first, last;
     PmuReg reg;
@@ -912,7 +1014,7 @@ static const struct {
     { 0x3f1, 0x3f1, REG_PEBS_ENABLE, INTEL, 0 },
     { 0x3f2, 0x3f2, REG_PEBS_DATA_CFG, INTEL, 0 },
     { 0x3f6, 0x3f6, REG_LOAD_LATENCY, INTEL, 0 },
-    { 0x3f7, 0x3f7, REG_ABSENT, INTEL, 0 },     /* more of PEBS */
+    { 0x3f7, 0x3f7, REG_FRONTEND, INTEL, 0 },
 #undef INTEL
     { 0xc00000e7, 0xc00000e8, REG_CLOCKS_RO, PMU_VENDOR_AMD, 0 },
     { 0xc0000300, 0xc0000300, REG_STATUS, PMU_VENDOR_AMD, 0 },
@@ -1124,7 +1226,7 @@ static bool has_adaptive(const PmuConfig *config)
            (config->perf_capabilities & PMU_CAP_PEBS_BASELINE);
 }
 
-/* The counters that PEBS is for */
+/* The counters that PEBS is for: SDM, and Linux' pebs_constraints[] */
 static uint64_t pebs_mask(const PmuConfig *config)
 {
     uint32_t has = config->flavour->has;
@@ -1132,7 +1234,7 @@ static uint64_t pebs_mask(const PmuConfig *config)
     if (!pmu_has_pebs(config)) {
         return 0;
     }
-    if ((has & (SINCE_ICL | HAS_TNT)) || config->flavour == &goldmont_plus) {
+    if ((has & (SINCE_ICL | TNT_CMT)) || config->flavour == &goldmont_plus) {
         return ones(config->counters) |
                ones(config->fixed) << STATUS_FIXED_SHIFT;
     }
@@ -1141,10 +1243,24 @@ static uint64_t pebs_mask(const PmuConfig *config)
 
 bool pmu_has_load_latency(const PmuConfig *config)
 {
-    return pmu_has_pebs(config) && (config->flavour->has & SINCE_NHM);
+    return pmu_has_pebs(config) &&
+           (config->flavour->has & (SINCE_NHM | HAS_CMT));
 }
 
-/* IA32_PEBS_ENABLE */
+/*
+ * MSR_PEBS_FRONTEND, which selects what FRONTEND_RETIRED (C6/1) counts, had
+ * there been a front end: edk2's SkylakeMsr.h, and Linux' extra_regs[], which
+ * is the only source of Golden Cove's bit 3.
+ */
+static uint64_t frontend_mask(const PmuConfig *config)
+{
+    uint32_t has = config->flavour->has;
+
+    return !pmu_has_pebs(config) || !(has & SINCE_SKL) ? 0 :
+           has & HAS_GLC ? 0x7fff1f : 0x7fff17;
+}
+
+/* IA32_PEBS_ENABLE: also edk2's headers, up to Goldmont Plus */
 static uint64_t pebs_enable_mask(const PmuConfig *config)
 {
     uint32_t has = config->flavour->has;
@@ -1231,20 +1347,20 @@ static unsigned offcore_masks(const PmuConfig *config)
     uint32_t has = config->flavour->has;
 
     return has & HAS_NHM ? 1 :
-           has & (SINCE_NHM | SLM_GLM | HAS_TNT) ? PMU_NR_OFFCORE : 0;
+           has & (SINCE_NHM | SLM_GLM | TNT_CMT) ? PMU_NR_OFFCORE : 0;
 }
 
 /* The number of the mask that @sel's event goes by, or PMU_NR_OFFCORE. */
 static unsigned offcore_of(const PmuConfig *config, uint64_t sel)
 {
-    bool glc = config->flavour->has & HAS_GLC;
-    unsigned n = PMU_NR_OFFCORE;
-
-    if (SEL_UMASK(sel) == 1) {
-        n = SEL_EVENT(sel) == 0xb7 || (glc && SEL_EVENT(sel) == 0x2a) ? 0 :
-            SEL_EVENT(sel) == 0xbb || (glc && SEL_EVENT(sel) == 0x2b) ? 1 : n;
+    for (unsigned i = 0; i < ARRAY_SIZE(offcore_events); i++) {
+        if (offcore_events[i].event == SEL_EVENT(sel) &&
+            offcore_events[i].umask == SEL_UMASK(sel) &&
+            (offcore_events[i].has & config->flavour->has)) {
+            return offcore_events[i].mask;
+        }
     }
-    return n < offcore_masks(config) ? n : PMU_NR_OFFCORE;
+    return PMU_NR_OFFCORE;
 }
 
 static uint64_t find_offcore(const PmuConfig *config, uint64_t mask)
@@ -1634,36 +1750,35 @@ static bool needs_caches(uint64_t quantities)
 
 PmuData pmu_pebs_data(const PmuState *s, const PmuConfig *config, unsigned n)
 {
-    const PmuCounter *counter = &s->counter[n];
-    uint32_t has = config->flavour->has;
-    uint8_t event;
+    uint64_t sel = n < PMU_MAX_GP ? s->evtsel[n] : 0;
 
-    if (n >= PMU_MAX_GP || !counter->pebs || !(has & SINCE_NHM)) {
+    /* Inverted, it is about clocks. */
+    if (!s->counter[n].pebs || (s->counter[n].add & B(CYCLES))) {
         return PMU_DATA_NONE;
     }
-    event = SEL_EVENT(s->evtsel[n]);
-    if (counter->add == B(TAGGED)) {
-        return PMU_DATA_LATENCY;
+    for (unsigned i = 0; i < ARRAY_SIZE(data_events); i++) {
+        if (data_events[i].event == SEL_EVENT(sel) &&
+            (data_events[i].umask == NO_UMASK ||
+             data_events[i].umask == SEL_UMASK(sel)) &&
+            (data_events[i].has & config->flavour->has)) {
+            return data_events[i].data;
+        }
     }
-    if (event == 0xcd) {
-        return has & HAS_GLC ? PMU_DATA_STORE_LATENCY : PMU_DATA_STORE;
-    }
-    /* MEM_INST_RETIRED and its like */
-    return (has & SINCE_HSW) && event >= 0xd0 && event <= 0xd3 ?
-           PMU_DATA_ADDRESS : PMU_DATA_NONE;
+    return PMU_DATA_NONE;
 }
 
 PmuSources pmu_pebs_sources(const PmuConfig *config)
 {
     uint32_t has = config->flavour->has;
 
-    return has & NEHALEMS ? PMU_SOURCES_NHM : has & SINCE_SKL ?
-           PMU_SOURCES_SKL : PMU_SOURCES_SNB;
+    return has & NEHALEMS ? PMU_SOURCES_NHM :
+           has & SINCE_SKL ? PMU_SOURCES_SKL :
+           has & HAS_CMT ? PMU_SOURCES_CMT : PMU_SOURCES_SNB;
 }
 
 bool pmu_splits_latency(const PmuConfig *config)
 {
-    return config->flavour->has & HAS_GLC;
+    return config->flavour->has & (HAS_GLC | HAS_CMT);
 }
 
 /* The registers have changed; nothing is pending. */
@@ -2122,6 +2237,8 @@ static PmuAccess find_msr(const PmuConfig *config, uint32_t msr, PmuReg *reg,
             return has_adaptive(config) ? PMU_MSR_OK : PMU_MSR_GP;
         case REG_LOAD_LATENCY:
             return pmu_has_load_latency(config) ? PMU_MSR_OK : PMU_MSR_GP;
+        case REG_FRONTEND:
+            return frontend_mask(config) ? PMU_MSR_OK : PMU_MSR_GP;
         case REG_EVTSEL_PMC:
             *reg = *index % 2 ? REG_PMC : REG_EVTSEL;
             *index /= 2;
@@ -2226,6 +2343,9 @@ PmuAccess pmu_rdmsr(PmuState *s, const PmuConfig *config, uint32_t msr,
     case REG_LOAD_LATENCY:
         *val = s->load_latency;
         break;
+    case REG_FRONTEND:
+        *val = s->frontend;
+        break;
     case REG_OFFCORE:
         *val = s->offcore[index];
         break;
@@ -2268,6 +2388,8 @@ static uint64_t reserved(const PmuConfig *config, PmuReg reg)
         return ~DATA_CFG;
     case REG_LOAD_LATENCY:
         return ~(uint64_t)LATENCY_MASK;
+    case REG_FRONTEND:
+        return ~frontend_mask(config);
     case REG_STATUS_RESET:
         return ~status_reset_mask(config);
     case REG_STATUS_SET:
@@ -2343,6 +2465,9 @@ PmuAccess pmu_wrmsr(PmuState *s, const PmuConfig *config, uint32_t msr,
         break;
     case REG_LOAD_LATENCY:
         s->load_latency = val;
+        break;
+    case REG_FRONTEND:
+        s->frontend = val;
         break;
     case REG_FIXED_CTRL:
         s->fixed_ctr_ctrl = val;
@@ -2488,6 +2613,7 @@ bool pmu_load_state(PmuState *s, const PmuConfig *config)
     bad |= s->pebs_enable & ~pebs_enable_mask(config);
     bad |= s->load_latency & ~(uint64_t)(pmu_has_load_latency(config) ?
                                          LATENCY_MASK : 0);
+    bad |= s->frontend & ~frontend_mask(config);
     bad |= s->tag_left > PMU_TAG_GAP_MAX;
     bad |= s->pebs_data_cfg & ~(has_adaptive(config) ? DATA_CFG : 0);
     if (!config->aperfmperf || !s->clocks) {

@@ -248,6 +248,7 @@ typedef struct PmuState {
     uint64_t pebs_enable;               /* IA32_PEBS_ENABLE */
     uint64_t pebs_data_cfg;             /* MSR_PEBS_DATA_CFG */
     uint64_t load_latency;              /* MSR_PEBS_LD_LAT_THRESHOLD */
+    uint64_t frontend;                  /* MSR_PEBS_FRONTEND */
     /* Counters whose next event writes a record, as GLOBAL_STATUS has them */
     uint64_t pebs_armed;
     /* What chooses the loads that are tagged: see pmu_tag() */
@@ -646,15 +647,17 @@ bool pmu_has_pebs(const PmuConfig *config);
 bool pmu_has_load_latency(const PmuConfig *config);
 
 /*
- * What counter @n's record has of an access to memory: nothing; address and
- * source, for an event of loads or of stores; or these and the latency.
+ * What counter @n's record has of an access to memory: nothing; the address;
+ * that and the source, for an event of loads or of stores; or these and the
+ * latency.
  */
 typedef enum PmuData {
     PMU_DATA_NONE,
-    PMU_DATA_ADDRESS,       /* from Haswell on */
+    PMU_DATA_ADDRESS,       /* Atoms' */
+    PMU_DATA_SOURCE,        /* from Haswell on */
     PMU_DATA_STORE,         /* Sandy Bridge's precise store */
     PMU_DATA_LATENCY,
-    PMU_DATA_STORE_LATENCY, /* Golden Cove's */
+    PMU_DATA_STORE_LATENCY, /* Golden Cove's and Crestmont's */
 } PmuData;
 
 PmuData pmu_pebs_data(const PmuState *s, const PmuConfig *config, unsigned n);
@@ -664,6 +667,7 @@ typedef enum PmuSources {
     PMU_SOURCES_NHM,
     PMU_SOURCES_SNB,
     PMU_SOURCES_SKL,
+    PMU_SOURCES_CMT,
 } PmuSources;
 
 PmuSources pmu_pebs_sources(const PmuConfig *config);

@@ -56,7 +56,7 @@ static void write_register(unsigned reg, uint64_t val)
     case IBS_MSR_OK:
         got = rd(reg);
         state.started &= take(1);
-        if (reg != IBS_CONTROL && reg != IBS_FETCH_CTL && reg != IBS_OP_CTL) {
+        if (reg != IBS_CONTROL) {
             ibs_wrmsr(&state, &config, IBS_MSR_FIRST + reg, got);
             if (rd(reg) != got || (got & ~val)) {
                 fail("a register is not what was written");
@@ -169,7 +169,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                 IbsState other = state;
 
                 other.reg[take(1) % IBS_NR_REGISTERS] ^= 1ull << take(1) % 64;
-                other.extended[take(1) % IBS_NR_EXTENDED] ^=
+                other.extended[take(1) % IBS_NR_EILVT] ^=
                     1u << take(1) % 32 & ~(uint32_t)take(4);
                 other.op_count ^= take(4);
                 other.fetch_count ^= take(4);

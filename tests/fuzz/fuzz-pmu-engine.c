@@ -58,7 +58,7 @@ static const uint32_t msrs[] = {
     0x1d9, 0x345, 0x48, 0x600, 0xc0000300, 0xc0000301, 0xc0000302,
     0xc0010000, 0xc0010001, 0xc0010004, 0xc0010005, 0xc0010200, 0xc0010201,
     0xc0010208, 0xc0010209, 0xc0000303, 0x1a6, 0x1a7, 0xe7, 0xe8,
-    0x11, 0x12, 0x13, 0x3f1, 0x3f2, 0x3f6,
+    0x11, 0x12, 0x13, 0x3f1, 0x3f2, 0x3f6, 0x3f7,
 };
 
 #define MERGE       0xf000000ffull
@@ -559,7 +559,8 @@ static bool take_config(void)
     old = !strcmp(name, "P5") ||
           (vendor > PMU_VENDOR_AMD && strcmp(name, "Zhaoxin"));
     one_enable = is_one_of(name, "P6", "Pentium M", "Core Duo");
-    width = one_enable || is_one_of(name, "Core 2", "Bonnell", "Silvermont") ?
+    width = one_enable || is_one_of(name, "Core 2", "Bonnell", "Silvermont") ||
+            !strcmp(name, "Knights Landing") ?
             40 : 48;
     pmu_config_init(&config, flavour);
     config.insn_clocks = 1 + how % 4;

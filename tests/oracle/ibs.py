@@ -76,11 +76,11 @@ class Counter:
         return self.running() and self.count >= self.end
 
     def write(self, val, end):
-        """Whether it starts."""
-        starts = (val & (self.en | self.val) == self.en and
-                  self.ctl & (self.en | self.val) != self.en)
+        """Whether it is on, and whether it was before."""
+        on, was = (ctl & (self.en | self.val) == self.en
+                   for ctl in (val, self.ctl))
         self.ctl, self.end = val, end
-        return starts
+        return on, was
 
 
 class Recorder:
@@ -120,22 +120,24 @@ class Recorder:
     # --- registers -----------------------------------------------------------
 
     def wrmsr(self, state):
-        """Which counter starts."""
+        """Which counter goes on from what is written."""
         msr = state[1] & 0xffffffff
         val = state[0] & 0xffffffff | (state[2] & 0xffffffff) << 32
         if msr == OP_CTL:
             wide = self.gen.caps >> 6 & 1
             mask = 0xeffff | wide * 0x7f00000
             end = (val & 0xffff) << 4 | val & wide * 0x7f00000
-            if self.op.write(val & mask, end):
-                self.op.count = val >> 32 & (0x7ffffff if wide else 0xfffff)
-                return self.op
+            on, _ = self.op.write(val & mask, end)
+            self.op.count = val >> 32 & (0x7ffffff if wide else 0xfffff)
+            return self.op if on else None
         elif msr == FETCH_CTL:
-            if self.fetch.write(val & ~(0xffff << 16), (val & 0xffff) << 4):
-                self.fetch.count = (val >> 16 & 0xffff) << 4
-                if val & RAND_EN:
-                    self.fetch.count |= self.bits(4)
-                return self.fetch
+            on, was = self.fetch.write(val & ~(0xffff << 16),
+                                       (val & 0xffff) << 4)
+            low = self.fetch.count & 15
+            if on and not was:
+                low = self.bits(4) if val & RAND_EN else 0
+            self.fetch.count = (val >> 16 & 0xffff) << 4 | low
+            return self.fetch if on else None
         elif msr in MISPREDICTIONS:
             (self.counting.add if val else self.counting.discard)(msr)
         return None

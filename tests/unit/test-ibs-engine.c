@@ -171,12 +171,13 @@ static void test_bits(void)
         IbsRegister reg;
         uint64_t phenom, bulldozer, zen, zen3, zen4;
     } masks[] = {
-        { IBS_FETCH_CTL, 0x03ffffff0000ffff, 0x03ffffff0000ffff,
-          0x07ffffff0000ffff, 0x07ffffff0000ffff, 0x3fffffff0000ffff },
+        { IBS_FETCH_CTL, 0x03ffffffffffffff, 0x03ffffffffffffff,
+          0x07ffffffffffffff, 0x07ffffffffffffff, 0x3fffffffffffffff },
         { IBS_FETCH_LIN_AD, -1, -1, -1, -1, -1 },
         { IBS_FETCH_PHYS_AD, ~0ull >> 12, ~0ull >> 12, ~0ull >> 12, ~0ull >> 12,
           ~0ull >> 12 },
-        { IBS_OP_CTL, 0xeffff, 0x7feffff, 0x7feffff, 0x7feffff, 0x7ffffff },
+        { IBS_OP_CTL, 0xfffff000effff, 0x7ffffff07feffff, 0x7ffffff07feffff,
+          0x7ffffff07feffff, 0x7ffffff07ffffff },
         { IBS_OP_RIP, -1, -1, -1, -1, -1 },
         { IBS_OP_DATA, 0x3fffffffff, 0x7fffffffff, 0x1fcffffffff,
           0x1fcffffffff, 0x1fcffffffff },
@@ -230,8 +231,11 @@ static void test_ops(void)
     g_assert_cmpuint(retire(0x1000, NULL), ==, 0);
     g_assert_cmpuint(retire(0x1001, NULL), ==, 0);
     g_assert_cmpuint(ibs_due(&ibs), ==, 0);
-    /* A write that does not start it leaves the counter alone. */
-    wr(IBS_OP_CTL, RUN(3) | OPS);
+    /* While it runs, it goes on from what is written. */
+    wr(IBS_OP_CTL, RUN(3) | OPS | COUNT(2));
+    g_assert_cmphex(rd(IBS_OP_CTL), ==, RUN(3) | OPS | COUNT(2));
+    g_assert_cmpuint(ibs_distance(&ibs, &config), ==, 46);
+    wr(IBS_OP_CTL, RUN(3) | OPS | COUNT(47));
     g_assert_cmpuint(ibs_distance(&ibs, &config), ==, 1);
     g_assert_cmpuint(retire(0x1002, NULL), ==, 0);
     g_assert_cmpuint(ibs_due(&ibs), ==, IBS_OP);
@@ -251,13 +255,14 @@ static void test_ops(void)
     g_assert_cmpuint(ibs_distance(&ibs, &config), ==, 320 - (x >> 25));
     /* Val alone: neither counts nor loses anything, nor interrupts */
     ibs_count(&ibs, &config, 10);
-    wr(IBS_OP_CTL, IBS_OP_VAL);
+    wr(IBS_OP_CTL, IBS_OP_VAL | COUNT((x >> 25) + 10));
     ibs_count(&ibs, &config, 10);
     g_assert_cmphex(rd(IBS_OP_CTL), ==, IBS_OP_VAL | COUNT((x >> 25) + 10));
-    wr(IBS_OP_CTL, IBS_OP_VAL | IBS_OP_EN | 20);
+    wr(IBS_OP_CTL, IBS_OP_VAL | IBS_OP_EN | 20 | COUNT(0x55));
     g_assert_cmpuint(ibs_running(&ibs), ==, 0);
-    wr(IBS_OP_CTL, 0);
-    g_assert_cmphex(rd(IBS_OP_CTL), ==, COUNT((x >> 25) + 10));
+    g_assert_cmpuint(count_of_ops(), ==, 0x55);
+    wr(IBS_OP_CTL, 20 | COUNT(0x66));
+    g_assert_cmphex(rd(IBS_OP_CTL), ==, 20 | COUNT(0x66));
     g_assert_cmphex(rd(IBS_OP_RIP), ==, 0x1003);
 }
 
@@ -279,13 +284,13 @@ static void test_ends(void)
     g_assert_cmpuint(ibs_distance(&ibs, &config), ==, 1);
     /* Both writes of a stop are quiet. */
     ibs_count(&ibs, &config, 1);
-    wr(IBS_OP_CTL, IBS_OP_EN | OPS);
+    wr(IBS_OP_CTL, IBS_OP_EN | OPS | COUNT(0x7fffff0));
     g_assert_cmpuint(retire(2, NULL), ==, 0);
-    wr(IBS_OP_CTL, OPS);
+    wr(IBS_OP_CTL, OPS | COUNT(0x7fffff0));
     g_assert_cmpuint(retire(3, NULL), ==, 0);
     g_assert_cmpuint(count_of_ops(), ==, 0x7fffff0);
     /* A counter that nobody has looked after stays where it is. */
-    wr(IBS_OP_CTL, RUN(0x7f0ffff) | OPS);
+    wr(IBS_OP_CTL, RUN(0x7f0ffff) | OPS | COUNT(0x7fffff0));
     ibs_count(&ibs, &config, UINT32_MAX);
     g_assert_cmphex(count_of_ops(), ==, 0x7ffffff);
 
@@ -296,6 +301,9 @@ static void test_ends(void)
     wr(IBS_OP_CTL, 0);
     wr(IBS_OP_CTL, RUN(1) | OPS | COUNT(15));
     g_assert_cmpuint(ibs_distance(&ibs, &config), ==, 16);
+    ibs_count(&ibs, &config, 3);
+    wr(IBS_OP_CTL, RUN(1) | OPS | COUNT(15));
+    g_assert_cmpuint(ibs_distance(&ibs, &config), ==, 13);
     g_assert_cmphex(rd(IBS_OP_CTL), ==, RUN(1) | OPS);
     config.caps &= ~IBS_CAP_OP_CNT;
     wr(IBS_OP_CTL, OPS);
@@ -339,6 +347,13 @@ static void test_fetch(void)
     g_assert_cmphex(rd(IBS_FETCH_LIN_AD), ==, 0x2000);
     g_assert_cmphex(rd(IBS_FETCH_PHYS_AD), ==, 0x102000);
     g_assert_cmphex(rd(IBS_OP_RIP), ==, 0x1000);
+    /* Bits 19:4 can be written at any time, and 3:0 are as they were. */
+    wr(IBS_FETCH_CTL, FETCH(2));
+    ibs_count(&ibs, &config, 5);
+    wr(IBS_FETCH_CTL, FETCH(2) | 1 << IBS_FETCH_CNT_SHIFT);
+    g_assert_cmpuint(ibs_distance(&ibs, &config), ==, 11);
+    wr(IBS_FETCH_CTL, 2 | 7 << IBS_FETCH_CNT_SHIFT);
+    g_assert_cmphex(rd(IBS_FETCH_CTL), ==, 2 | 7 << IBS_FETCH_CNT_SHIFT);
     /* En need not be 0 in between, but may. */
     wr(IBS_FETCH_CTL, FETCH(1) | IBS_FETCH_RAND_EN);
     g_assert_cmpuint(ibs_distance(&ibs, &config), ==, 16 - next_random(&x, 4));
@@ -670,11 +685,6 @@ static void test_incoming(void)
     g_assert_false(ibs_state_valid(&ibs, &config));
     ibs_reset(&ibs);
     ibs.extended[3] = 0x20000;
-    g_assert_false(ibs_state_valid(&ibs, &config));
-    ibs_reset(&ibs);
-    ibs.extended[IBS_APIC_CONTROL] = 7;
-    g_assert_true(ibs_state_valid(&ibs, &config));
-    ibs.extended[IBS_APIC_CONTROL] = 8;
     g_assert_false(ibs_state_valid(&ibs, &config));
     ibs_reset(&ibs);
     ibs.random = 0;

@@ -7,6 +7,7 @@
 #define PEBS_ENABLE     0x3f1
 #define PEBS_DATA_CFG   0x3f2
 #define LOAD_LATENCY    0x3f6
+#define FRONTEND        0x3f7
 
 #define CYCLES_PP       (RUN | 1u << 23 | 16u << 24)
 #define ADAPTIVE        (1ull << 34)
@@ -16,6 +17,7 @@
 #define BRANCHES        0xc4
 #define LATENCY_NHM     0x100b
 #define LATENCY         0x1cd
+#define LATENCY_CMT     0x5d0
 #define STORE           0x2cd
 #define STORES          (1ull << 63)
 
@@ -155,7 +157,23 @@ static const struct {
     { 0x6a, 4, 32, 0x7000000ffull, LATENCY, 0xff, 0 },
     { 0x8f, 4, 32, 0x7000000ffull, LATENCY, 0xfe, 1 },
     { 0x86, 4, 32, 0x70000000full, 0, 0, 0 },
+    { 0xaf, 4, 32, 0x7000000ffull, LATENCY_CMT, 3, 0 },
+    { 0x57, 2, 192, 1, 0, 0, 0 },
 };
+
+/* edk2's SkylakeMsr.h, and Linux' extra_regs[] */
+static uint64_t frontend_of(unsigned model)
+{
+    switch (model) {
+    case 0x5e:
+    case 0x6a:
+        return 0x7fff17;
+    case 0x8f:
+        return 0x7fff1f;
+    default:
+        return 0;
+    }
+}
 
 static void test_registers(void)
 {
@@ -174,6 +192,8 @@ static void test_registers(void)
                             !adaptive || !(val & 0xff00000f));
             g_assert_cmpint(is_gp(LOAD_LATENCY, val), ==,
                             !parts[i].latency || val > 0xffff);
+            g_assert_cmpint(is_gp(FRONTEND, val), ==,
+                            !(frontend_of(parts[i].model) & val));
             if (config.version >= 4 && (parts[i].enable & val)) {
                 g_assert_cmphex(rd(GLOBAL_INUSE), ==, 1ull << 63);
             }
@@ -188,11 +208,16 @@ static void test_registers(void)
         if (parts[i].latency) {
             g_assert_cmphex(rd(LOAD_LATENCY), ==, 0x8000);
         }
+        if (frontend_of(parts[i].model)) {
+            g_assert_cmphex(rd(FRONTEND), ==, 1u << 22);
+        } else {
+            g_assert_true(is_gp(FRONTEND, 0));
+        }
 
         config.perf_capabilities &= ~(uint64_t)PMU_CAP_PEBS;
         g_assert_true(is_gp(PEBS_ENABLE, 0) && is_gp(PEBS_DATA_CFG, 0) &&
                       is_gp(PERFEVTSEL(0), ADAPTIVE) &&
-                      is_gp(LOAD_LATENCY, 0) &&
+                      is_gp(LOAD_LATENCY, 0) && is_gp(FRONTEND, 0) &&
                       is_gp(FIXED_CTR_CTRL, FIXED_BIT(0)));
         g_assert_cmpint(pmu_rdmsr(&pmu, &config, PEBS_ENABLE, &val), ==,
                         PMU_MSR_GP);
@@ -604,7 +629,7 @@ static void test_precise(void)
         { 0x17, 0x4cb, PMU_LOAD_L3, true },
         { 0x1a, 0x1c0, PMU_INSNS, true },
         { 0x1a, 0x3c, PMU_INSNS, false },
-        { 0x1a, 0x10b, PMU_LOAD_L1, false },
+        { 0x1a, 0x10b, PMU_LOAD_L1, true },
         { 0x1a, 0xc4, PMU_JMP, true },
         { 0x1a, 0xc5, PMU_MISP_CALL_IND, false },
         { 0x1a, 0x2c5, PMU_MISP_CALL_IND, true },
@@ -677,28 +702,27 @@ static void test_load(void)
 /* Loads by their source, and how records of each generation have that */
 static const struct {
     PmuQuantity source;
-    uint64_t nehalem, sandy_bridge, skylake;
+    uint64_t nehalem, sandy_bridge, skylake, crestmont;
 } sources[] = {
-    { PMU_LOAD_L1, 1, 1, 1 },
-    { PMU_LOAD_L2, 3, 3, 3 },
-    { PMU_LOAD_L3, 4, 4, 4 },
-    { PMU_LOAD_REMOTE, 5, 6, 6 },
-    { PMU_LOAD_MODIFIED, 6, 7, 7 },
-    { PMU_LOAD_DRAM, 0xc, 0xc, 0xa },
-    { PMU_LOAD_OTHER, 0xf, 0xf, 0xf },
+    { PMU_LOAD_L1, 1, 1, 1, 1 },
+    { PMU_LOAD_L2, 3, 3, 3, 3 },
+    { PMU_LOAD_L3, 4, 4, 4, 4 },
+    { PMU_LOAD_REMOTE, 5, 6, 6, 6 },
+    { PMU_LOAD_MODIFIED, 6, 7, 7, 8 },
+    { PMU_LOAD_DRAM, 0xc, 0xc, 0xa, 0xa },
+    { PMU_LOAD_OTHER, 0xf, 0xf, 0xf, 0xf },
 };
 
 #define ADDRESS     0x1234567890ull
 
 /*
- * An instruction has the accesses of set_accesses(), and is the event of
+ * An instruction has the accesses of set_accesses(), and is the event @q of
  * counter @n, which PEBS_ENABLE has as @enable, in a new buffer.
  */
-static void record_of(unsigned n, uint64_t event, uint64_t enable)
+static void record_with(unsigned n, uint64_t event, uint64_t enable,
+                        PmuQuantity q)
 {
     bool adaptive = config.perf_capabilities & PMU_CAP_PEBS_BASELINE;
-    PmuQuantity q = sample.access[0].load ? sample.access[0].source :
-                    PMU_STORES;
 
     set_area(BUFFER, 4000, 4000);
     wr(GLOBAL_CTRL, 0);
@@ -710,13 +734,21 @@ static void record_of(unsigned n, uint64_t event, uint64_t enable)
     wr(PEBS_ENABLE, enable);
     wr(GLOBAL_CTRL, 1u << n);
     for (int i = 0; i < 2; i++) {
-        pmu_count(&pmu, PMU_USR, q, 1);
+        if (q != PMU_INSNS) {
+            pmu_count(&pmu, PMU_USR, q, 1);
+        }
         if (pmu_tags(&pmu, PMU_USR)) {
             pmu.tag_left = 0;
             pmu_tag(&pmu, PMU_USR, 100);
         }
         insn(PMU_INSNS);
     }
+}
+
+static void record_of(unsigned n, uint64_t event, uint64_t enable)
+{
+    record_with(n, event, enable, sample.access[0].load ?
+                                  sample.access[0].source : PMU_STORES);
 }
 
 static void set_accesses(unsigned bits, PmuQuantity source)
@@ -749,12 +781,13 @@ static void check_data(unsigned part, uint64_t addr, uint64_t source,
     g_assert_cmphex(get(at + 16), ==, latency);
 }
 
-/* As records have it: Golden Cove has two. */
+/* As records have it: Golden Cove and Crestmont have two. */
 static uint64_t latency_of(unsigned part, PmuQuantity source)
 {
     uint64_t latency = source == PMU_LOAD_L1 ? 4 : 123;
 
-    return parts[part].model == 0x8f ? latency << 32 | latency : latency;
+    return parts[part].model == 0x8f || parts[part].model == 0xaf ?
+           latency << 32 | latency : latency;
 }
 
 static void test_sources(void)
@@ -765,21 +798,31 @@ static void test_sources(void)
         }
         for (unsigned n = 0; n < G_N_ELEMENTS(sources) * 4; n++) {
             PmuQuantity source = sources[n / 4].source;
-            unsigned bits = n & 3, c = parts[i].model == 0x8f ? 1 : 3;
+            bool crestmont = parts[i].latency == LATENCY_CMT;
+            unsigned bits = n & 3;
+            unsigned c = parts[i].model == 0x8f || crestmont ? 1 : 3;
             bool nehalem = parts[i].latency == LATENCY_NHM;
             uint64_t code = nehalem ? sources[n / 4].nehalem :
+                            crestmont ? sources[n / 4].crestmont :
                             parts[i].format < 3 ? sources[n / 4].sandy_bridge :
                             sources[n / 4].skylake;
             uint64_t enable = 1u << c | (parts[i].format < 4 ?
                                          1ull << (32 + c) : 0);
             uint64_t hit = source == PMU_LOAD_L1;
 
-            code |= nehalem ? 0 : (bits & 2) << 3 | (bits & 1) << 5;
+            code |= nehalem ? 0 :
+                    (bits & 2) << (crestmont ? 5 : 3) | (bits & 1) << 5;
             be_intel(parts[i].model);
             set_accesses(bits, source);
             record_of(c, parts[i].latency, enable);
             check_data(i, ADDRESS, code, latency_of(i, source));
 
+            if (crestmont) {
+                set_accesses(bits | 4, source);
+                record_of(7, 0x6d0, 0x80);
+                check_data(i, ADDRESS, code, latency_of(i, source));
+                continue;
+            }
             /* Another event of loads */
             if (!nehalem) {
                 record_of(0, 0x81d0, 1);
@@ -849,6 +892,97 @@ static void test_matches(void)
         insn(tests[i].q);
         g_assert_cmpint(stored(), ==, 200);
         g_assert_cmphex(get(BUFFER + 0x98), ==, 7);
+    }
+}
+
+/*
+ * Intel's lists of events (tools/perf/pmu-events/arch/x86 in Linux 6.12) say of
+ * which there is a data address; that of UOPS_RETIRED.ALL is SDM table 18-45's.
+ * Atoms have nothing else of the access (SDM 18.7.1.1).
+ */
+static void test_listed(void)
+{
+    enum {
+        SLM = 1, KNL = 2, GLM = 4, TNT = 8, CMT = 16, BRIDGE = 32, HSW = 64,
+        SKL = 128, ICL = 256, GLC = 512,
+        ATOMS = GLM | TNT, BIG = HSW | SKL | ICL | GLC,
+    };
+    static const unsigned models[] = {
+        0x37, 0x57, 0x5f, 0x86, 0xaf, 0x3a, 0x3f, 0x55, 0x6a, 0x8f,
+    };
+    static const struct {
+        unsigned event;
+        PmuQuantity q;
+        unsigned listed, not;
+    } tests[] = {
+        { 0x81d0, PMU_LOAD_L3, ATOMS | CMT | BIG, BRIDGE },
+        { 0x82d0, PMU_STORES, ATOMS | CMT | BIG, BRIDGE },
+        { 0x83d0, PMU_STORES, ATOMS | (BIG & ~HSW), 0 },
+        { 0x21d0, PMU_LOCKED, ATOMS | CMT | BIG, BRIDGE },
+        { 0x41d0, PMU_SPLIT_LOADS, ATOMS | CMT | BIG, BRIDGE },
+        { 0x42d0, PMU_SPLIT_STORES, ATOMS | CMT | BIG, BRIDGE },
+        { 0x43d0, PMU_SPLIT_LOADS, ATOMS | CMT, 0 },
+        { 0x43d0, PMU_SPLIT_STORES, ATOMS | CMT, 0 },
+        { 0x11d0, PMU_STLB_MISS_LOADS, ATOMS | BIG, BRIDGE },
+        { 0x12d0, PMU_STLB_MISS_STORES, ATOMS | BIG, BRIDGE },
+        { 0x13d0, PMU_STLB_MISS_STORES, ATOMS, 0 },
+        { 0x01d1, PMU_LOAD_L1, ATOMS | BIG, CMT | BRIDGE },
+        { 0x02d1, PMU_LOAD_L2, ATOMS | BIG, CMT | BRIDGE },
+        { 0x04d1, PMU_LOAD_L3, TNT | BIG, BRIDGE },
+        { 0x08d1, PMU_LOAD_L3, ATOMS | BIG, BRIDGE },
+        { 0x10d1, PMU_LOAD_DRAM, ATOMS | BIG, BRIDGE },
+        { 0x20d1, PMU_LOAD_MODIFIED, ATOMS, 0 },
+        { 0x20d1, PMU_LOAD_DRAM, BIG, BRIDGE },
+        { 0x80d1, PMU_LOAD_DRAM, ATOMS, CMT },
+        { 0x1cd1, PMU_LOAD_L3, 0, CMT },
+        { 0x40d1, PMU_LOAD_L2, 0, CMT },
+        { 0x04d2, PMU_LOAD_MODIFIED, BIG, BRIDGE },
+        { 0x01d3, PMU_LOAD_DRAM, BIG, CMT },
+        { 0x06d0, PMU_STORES, CMT, 0 },
+        { 0x0204, PMU_LOAD_L2, KNL, SLM },
+        { 0x0404, PMU_LOAD_DRAM, KNL, SLM },
+        { 0x0804, PMU_STLB_MISS_LOADS, KNL, SLM },
+        { 0x2004, PMU_LOAD_MODIFIED, KNL, SLM },
+        { 0x4004, PMU_LOAD_L1, 0, KNL | SLM },
+        { 0x01c2, PMU_INSNS, HSW, BRIDGE | SKL },
+        { 0x01c2 | 1u << 23 | 16u << 24, PMU_INSNS, 0, HSW },
+        { 0x02c2, PMU_INSNS, 0, BIG },
+        { 0x00c0, PMU_INSNS, 0, ATOMS | BIG | CMT | KNL | SLM },
+    };
+
+    for (unsigned i = 0; i < G_N_ELEMENTS(tests) * 16; i++) {
+        PmuQuantity q = tests[i / 16].q;
+        unsigned bit = 1u << i % 16 &
+                       (tests[i / 16].listed | tests[i / 16].not);
+        bool store = q == PMU_STORES || q == PMU_SPLIT_STORES ||
+                     q == PMU_STLB_MISS_STORES;
+        unsigned part = 0;
+
+        if (!bit) {
+            continue;
+        }
+        be_intel(models[i % 16]);
+        while (parts[part].format !=
+               PMU_CAP_PEBS_FORMAT(config.perf_capabilities)) {
+            part++;
+        }
+        set_accesses(store ? 4 : 0, q >= PMU_LOAD_L1 && q <= PMU_LOAD_OTHER ?
+                                    q : PMU_LOAD_L3);
+        sample.access[0].locked = q == PMU_LOCKED;
+        sample.access[0].split = q == PMU_SPLIT_LOADS || q == PMU_SPLIT_STORES;
+        sample.access[0].stlb_miss = q == PMU_STLB_MISS_LOADS ||
+                                     q == PMU_STLB_MISS_STORES;
+        sample.access[1] = (PebsAccess) { .addr = 1 };
+        record_with(0, tests[i / 16].event, 1, q);
+        g_assert_cmpint(stored(), ==, parts[part].format < 4 ?
+                                      parts[part].size : 64);
+        part = parts[part].format < 4 ? 0x98 : 32;
+        g_assert_cmphex(get(BUFFER + part), ==,
+                        bit & tests[i / 16].listed ? ADDRESS : 0);
+        if (bit & (SLM | KNL | ATOMS | CMT) && tests[i / 16].event != 0x6d0) {
+            g_assert_cmphex(get(BUFFER + part + 8), ==, 0);
+            g_assert_cmphex(get(BUFFER + part + 16), ==, 0);
+        }
     }
 }
 
@@ -949,6 +1083,9 @@ static void test_tags(void)
     be_intel(0x17);
     pmu.load_latency = 3;
     g_assert_false(pmu_load_state(&pmu, &config));
+    be_intel(0x3c);
+    pmu.frontend = 1;
+    g_assert_false(pmu_load_state(&pmu, &config));
 }
 
 int main(int argc, char *argv[])
@@ -966,6 +1103,7 @@ int main(int argc, char *argv[])
     g_test_add_func("/pebs/load", test_load);
     g_test_add_func("/pebs/sources", test_sources);
     g_test_add_func("/pebs/matches", test_matches);
+    g_test_add_func("/pebs/listed", test_listed);
     g_test_add_func("/pebs/latency", test_latency_counters);
     g_test_add_func("/pebs/tags", test_tags);
     return g_test_run();

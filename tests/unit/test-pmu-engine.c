@@ -170,7 +170,9 @@ static void test_flavours(void)
           0x08300805, 0x80, 7, 0x8603, 0x74c0, 8, 3 },
         { INTEL, 6, 0xad, "Golden Cove",
           0x08300805, 0x80, 7, 0x8603, 0x74c0, 8, 3 },
-        { INTEL, 6, 0x85, "Silvermont",
+        { INTEL, 6, 0x37, "Silvermont",
+          0x07280203, 0, 0, 0x503, 0x32c0, 2, 3 },
+        { INTEL, 6, 0x85, "Knights Landing",
           0x07280203, 0, 0, 0x503, 0x32c0, 2, 3 },
         { INTEL, 6, 0x5f, "Goldmont", 0x07300404, 0, 0, 0x603, 0x33c0, 4, 3 },
         { INTEL, 6, 0x7a, "Goldmont Plus",
@@ -1073,10 +1075,10 @@ static void test_zhaoxin(void)
 #define Q_NEVER     Q(MISP_JMP)
 
 enum {
-    P6, CORE_DUO, CORE2, BONNELL, SILVERMONT, GOLDMONT, TREMONT, NEHALEM,
-    WESTMERE, SANDY_BRIDGE, IVY_BRIDGE, HASWELL, BROADWELL, SKYLAKE, ICE_LAKE,
-    GOLDEN_COVE, GENERIC, ZHAOXIN, K7, FAM15H, ZEN, HYGON, ZEN2, PERFMON_V2,
-    NR_CPUS
+    P6, CORE_DUO, CORE2, BONNELL, SILVERMONT, GOLDMONT, TREMONT, CRESTMONT,
+    NEHALEM, WESTMERE, SANDY_BRIDGE, IVY_BRIDGE, HASWELL, BROADWELL, SKYLAKE,
+    ICE_LAKE, GOLDEN_COVE, GENERIC, ZHAOXIN, K7, FAM15H, ZEN, HYGON, ZEN2,
+    PERFMON_V2, NR_CPUS
 };
 
 static const struct {
@@ -1090,6 +1092,7 @@ static const struct {
     [SILVERMONT] = { PMU_VENDOR_INTEL, 6, 0x85 },
     [GOLDMONT] = { PMU_VENDOR_INTEL, 6, 0x5f },
     [TREMONT] = { PMU_VENDOR_INTEL, 6, 0x86 },
+    [CRESTMONT] = { PMU_VENDOR_INTEL, 6, 0xaf },
     [NEHALEM] = { PMU_VENDOR_INTEL, 6, 0x1a },
     [WESTMERE] = { PMU_VENDOR_INTEL, 6, 0x2c },
     [SANDY_BRIDGE] = { PMU_VENDOR_INTEL, 6, 0x2a },
@@ -1200,8 +1203,25 @@ static const struct {
     { 0x2004, CPUS(SILVERMONT, SILVERMONT), Q(LOAD_MODIFIED) },
     { 0x4004, CPUS(SILVERMONT, SILVERMONT), Q_LOADS },
     { 0x8004, CPUS(SILVERMONT, SILVERMONT), Q(STORES) },
-    { 0x81d0, CPUS(GOLDMONT, TREMONT), Q_LOADS },
-    { 0x82d0, CPUS(GOLDMONT, TREMONT), Q(STORES) },
+    { 0x81d0, CPUS(GOLDMONT, CRESTMONT), Q_LOADS },
+    { 0x82d0, CPUS(GOLDMONT, CRESTMONT), Q(STORES) },
+    { 0x83d0, CPUS(GOLDMONT, TREMONT), Q_LOADS | Q(STORES) },
+    { 0x21d0, CPUS(GOLDMONT, CRESTMONT), Q(LOCKED) },
+    { 0x41d0, CPUS(GOLDMONT, CRESTMONT), Q(SPLIT_LOADS) },
+    { 0x42d0, CPUS(GOLDMONT, CRESTMONT), Q(SPLIT_STORES) },
+    { 0x43d0, CPUS(GOLDMONT, CRESTMONT), Q(SPLIT_LOADS) | Q(SPLIT_STORES) },
+    { 0x06d0, CPUS(CRESTMONT, CRESTMONT), Q(STORES) },
+    { 0x01d1, CPUS(GOLDMONT, CRESTMONT), Q(LOAD_L1) },
+    { 0x02d1, CPUS(GOLDMONT, CRESTMONT), Q(LOAD_L2) },
+    { 0x04d1, CPUS(TREMONT, TREMONT), Q_L3 },
+    { 0x08d1, CPUS(GOLDMONT, TREMONT), Q_NOT_L1 },
+    { 0x10d1, CPUS(GOLDMONT, TREMONT), Q_NOT_L2 },
+    { 0x20d1, CPUS(GOLDMONT, TREMONT), Q(LOAD_MODIFIED) },
+    { 0x80d1, CPUS(GOLDMONT, TREMONT), Q(LOAD_DRAM) },
+    { 0x1cd1, CPUS(CRESTMONT, CRESTMONT), Q_L3 },
+    { 0x40d1, CPUS(CRESTMONT, CRESTMONT), Q_NOT_L1 },
+    { 0x80d1, CPUS(CRESTMONT, CRESTMONT), Q_NOT_L2 },
+    { 0x01d3, CPUS(CRESTMONT, CRESTMONT), Q(LOAD_DRAM) },
     { 0x0f2a, CPUS(P6, P6), Q_S_NOT_L1 },
     { 0x012a, CPUS(P6, P6), Q_S_NOT_L2 },
     { 0x0025, CPUS(P6, P6), Q_S_NOT_L2 },
@@ -1278,6 +1298,7 @@ static const struct {
     { 0x01d3, CPUS(HASWELL, GOLDEN_COVE), Q(LOAD_DRAM) },
     /* Without PEBS: see test-pebs-engine.c */
     { 0x100b, CPUS(NEHALEM, WESTMERE), Q_NEVER },
+    { 0x05d0, CPUS(CRESTMONT, CRESTMONT), Q_NEVER },
     { 0x01cd, CPUS(SANDY_BRIDGE, GOLDEN_COVE), Q_NEVER },
     { 0x02cd, CPUS(SANDY_BRIDGE, IVY_BRIDGE), Q_NEVER },
     { 0x02cd, CPUS(GOLDEN_COVE, GOLDEN_COVE), Q_NEVER },
@@ -1341,36 +1362,36 @@ static const struct {
     { 0x0282, CPUS(BONNELL, BONNELL), Q_C_PAGES },
     { 0x8282, CPUS(BONNELL, BONNELL), Q_C_PAGES },
     { 0x0804, CPUS(SILVERMONT, SILVERMONT), Q(STLB_MISS_LOADS) },
-    { 0x0481, CPUS(GOLDMONT, TREMONT), Q_C_PAGES },
+    { 0x0481, CPUS(GOLDMONT, CRESTMONT), Q_C_PAGES },
     { 0x0108, CPUS(NEHALEM, SANDY_BRIDGE), Q(TLB_LOAD_WALK) },
     { 0x0108, CPUS(HASWELL, SKYLAKE), Q(TLB_LOAD_WALK) },
     { 0x0208, CPUS(NEHALEM, SANDY_BRIDGE), Q(TLB_LOAD_WALK) },
-    { 0x0e08, CPUS(HASWELL, ICE_LAKE) | CPUS(TREMONT, TREMONT),
+    { 0x0e08, CPUS(HASWELL, ICE_LAKE) | CPUS(TREMONT, CRESTMONT),
       Q(TLB_LOAD_WALK) },
     { 0x1008, CPUS(NEHALEM, SANDY_BRIDGE), Q(TLB_LOAD_L2) },
     { 0x6008, CPUS(HASWELL, BROADWELL), Q(TLB_LOAD_L2) },
-    { 0x2008, CPUS(SKYLAKE, ICE_LAKE) | CPUS(TREMONT, TREMONT),
+    { 0x2008, CPUS(SKYLAKE, ICE_LAKE) | CPUS(TREMONT, CRESTMONT),
       Q(TLB_LOAD_L2) },
     { 0x0149, CPUS(NEHALEM, WESTMERE), Q_D_WALKS },
     { 0x0249, CPUS(NEHALEM, WESTMERE), Q_D_WALKS },
     { 0x1049, CPUS(NEHALEM, WESTMERE), Q_D_L2 },
     { 0x0149, CPUS(SANDY_BRIDGE, SKYLAKE), Q(TLB_STORE_WALK) },
     { 0x0249, CPUS(SANDY_BRIDGE, IVY_BRIDGE), Q(TLB_STORE_WALK) },
-    { 0x0e49, CPUS(HASWELL, ICE_LAKE) | CPUS(TREMONT, TREMONT),
+    { 0x0e49, CPUS(HASWELL, ICE_LAKE) | CPUS(TREMONT, CRESTMONT),
       Q(TLB_STORE_WALK) },
     { 0x1049, CPUS(SANDY_BRIDGE, IVY_BRIDGE), Q(TLB_STORE_L2) },
     { 0x6049, CPUS(HASWELL, BROADWELL), Q(TLB_STORE_L2) },
-    { 0x2049, CPUS(SKYLAKE, ICE_LAKE) | CPUS(TREMONT, TREMONT),
+    { 0x2049, CPUS(SKYLAKE, ICE_LAKE) | CPUS(TREMONT, CRESTMONT),
       Q(TLB_STORE_L2) },
     { 0x0185, CPUS(NEHALEM, SKYLAKE), Q(TLB_FETCH_WALK) },
     { 0x0285, CPUS(NEHALEM, IVY_BRIDGE), Q(TLB_FETCH_WALK) },
-    { 0x0e85, CPUS(HASWELL, ICE_LAKE) | CPUS(TREMONT, TREMONT),
+    { 0x0e85, CPUS(HASWELL, ICE_LAKE) | CPUS(TREMONT, CRESTMONT),
       Q(TLB_FETCH_WALK) },
     { 0x1085, CPUS(SANDY_BRIDGE, IVY_BRIDGE), Q(TLB_FETCH_L2) },
     { 0x6085, CPUS(HASWELL, BROADWELL), Q(TLB_FETCH_L2) },
-    { 0x2085, CPUS(SKYLAKE, ICE_LAKE) | CPUS(TREMONT, TREMONT),
+    { 0x2085, CPUS(SKYLAKE, ICE_LAKE) | CPUS(TREMONT, CRESTMONT),
       Q(TLB_FETCH_L2) },
-    { 0x13d0, CPUS(TREMONT, TREMONT),
+    { 0x13d0, CPUS(GOLDMONT, CRESTMONT),
       Q(STLB_MISS_LOADS) | Q(STLB_MISS_STORES) },
     { 0x0e12, CPUS(GOLDEN_COVE, GOLDEN_COVE), Q(TLB_LOAD_WALK) },
     { 0x2012, CPUS(GOLDEN_COVE, GOLDEN_COVE), Q(TLB_LOAD_L2) },
@@ -1384,9 +1405,9 @@ static const struct {
     { 0x80cb, CPUS(NEHALEM, WESTMERE), Q(STLB_MISS_LOADS) },
     { 0x20c8, CPUS(NEHALEM, WESTMERE), Q(TLB_FETCH_WALK) },
     { 0x010c, CPUS(NEHALEM, WESTMERE), Q(STLB_MISS_STORES) },
-    { 0x11d0, CPUS(SANDY_BRIDGE, GOLDEN_COVE) | CPUS(TREMONT, TREMONT),
+    { 0x11d0, CPUS(SANDY_BRIDGE, GOLDEN_COVE) | CPUS(GOLDMONT, CRESTMONT),
       Q(STLB_MISS_LOADS) },
-    { 0x12d0, CPUS(SANDY_BRIDGE, GOLDEN_COVE) | CPUS(TREMONT, TREMONT),
+    { 0x12d0, CPUS(SANDY_BRIDGE, GOLDEN_COVE) | CPUS(GOLDMONT, CRESTMONT),
       Q(STLB_MISS_STORES) },
     { 0x0085, CPUS(P6, CORE_DUO), Q_C_PAGES },
     { 0x0080, CPUS(P6, CORE2), Q(FETCHES) },
@@ -3167,12 +3188,32 @@ static void test_random(void)
     g_assert_cmpint(exact, >, 1000);
 }
 
+enum {
+    NHM = 0x1a, WSM = 0x2c, SNB = 0x2a, HSW = 0x3c, BDW = 0x3d, SKL = 0x5e,
+    ICL = 0x6a, GLC = 0x8f, KNM = 0x85, GLM = 0x5f, TNT = 0x86, CMT = 0xaf,
+};
+
+/* Linux' extra_regs[], and libpfm4's tables */
+static uint32_t offcore_event(unsigned model, unsigned n)
+{
+    switch (model) {
+    case KNM:
+    case GLM:
+    case TNT:
+    case CMT:
+        return n ? 0x02b7 : 0x01b7;
+    case GLC:
+        return n ? 0x012b : 0x012a;
+    default:
+        return n ? 0x01bb : 0x01b7;
+    }
+}
+
 /* SDM 18.9.5: what is counted of offcore responses follows from the masks. */
 static void test_offcore(void)
 {
-    enum {
-        NHM = 0x1a, WSM = 0x2c, SNB = 0x2a, HSW = 0x3c, BDW = 0x3d, SKL = 0x5e,
-        ICL = 0x6a, GLC = 0x8f, KNM = 0x85, GLM = 0x5f, TNT = 0x86,
+    static const uint32_t codes[] = {
+        0x01b7, 0x02b7, 0x01bb, 0x02bb, 0x012a, 0x012b, 0x022a,
     };
     static const struct {
         unsigned model;
@@ -3225,6 +3266,7 @@ static void test_offcore(void)
         { GLC, 0x10c000001ull, Q(LOAD_DRAM) },
         { GLC, 0x3fb3000001ull, Q_NEVER },
         { TNT, 0x10001, Q_NOT_L2 },
+        { CMT, 0x10001, Q_NOT_L2 },
         { TNT, 0x3f04000001ull, Q(LOAD_DRAM) },
         /* Theirs are requests to L2. */
         { KNM, 0x10001, Q_NOT_L1 },
@@ -3247,7 +3289,7 @@ static void test_offcore(void)
             if (masks == 2) {
                 g_assert_cmphex(rd(0x1a7 - n), ==, 0);
             }
-            wr(PERFEVTSEL(1), RUN | (n ? 0x01bb : 0x01b7));
+            wr(PERFEVTSEL(1), RUN | offcore_event(tests[i].model, n));
             g_assert_cmpint(pmu_take_unknown(&pmu, &event), ==,
                             !tests[i].quantities);
             for (unsigned q = 0; q < PMU_NR_COUNTED; q++) {
@@ -3265,16 +3307,23 @@ static void test_offcore(void)
     pmu_reset(&pmu, &config);
     g_assert_cmphex(rd(0x1a7), ==, 0);
 
-    /* Golden Cove's have other codes as well. */
-    be_intel(GLC);
-    wr(0x1a6, 0x10001);
-    wr(0x1a7, 0x10c000001ull);
-    wr(PERFEVTSEL(0), RUN | 0x012a);
-    wr(PERFEVTSEL(1), RUN | 0x012b);
-    pmu_count(&pmu, PMU_OS, PMU_LOAD_DRAM, 3);
-    pmu_count(&pmu, PMU_OS, PMU_LOAD_L3, 4);
-    g_assert_cmpint(rd(PMC(0)), ==, 7);
-    g_assert_cmpint(rd(PMC(1)), ==, 3);
+    /* No other code goes by a mask. */
+    for (unsigned i = 0; i < G_N_ELEMENTS(tests); i++) {
+        for (unsigned n = 0; n < G_N_ELEMENTS(codes); n++) {
+            bool known = codes[n] == offcore_event(tests[i].model, 0) ||
+                         (tests[i].model != NHM &&
+                          codes[n] == offcore_event(tests[i].model, 1));
+            uint32_t event;
+
+            be_intel(tests[i].model);
+            wr(0x1a6, tests[i].model <= WSM ? 0x4001 : 0x10001);
+            if (tests[i].model != NHM) {
+                wr(0x1a7, tests[i].model <= WSM ? 0x4001 : 0x10001);
+            }
+            wr(PERFEVTSEL(0), RUN | codes[n]);
+            g_assert_cmpint(pmu_take_unknown(&pmu, &event), ==, !known);
+        }
+    }
 
     /* The second mask came with Westmere. */
     be_intel(NHM);

@@ -476,7 +476,7 @@ static void test_adaptive(void)
 enum { DRAM_LATENCY = 200, DEVICE_LATENCY = 400, L1_LATENCY = 4 };
 enum { L1 = 1, DEVICE = 15, STLB_MISS = 1 << 4, LOCKED = 1 << 5 };
 enum { LOADS = 0x81d0, STORES = 0x82d0, MISSES = 0x08d1, SPLIT = 0x42d0,
-       STORE = 0x02cd };
+       STORE = 0x02cd, LOCKS = 0x21d0 };
 #define PS_EN                   (1ull << 63)
 
 uint8_t sample_data[256] __attribute__((aligned(128)));
@@ -675,6 +675,20 @@ static void test_data_of_events(void)
            word(0, at + 8) == 0, "not of instructions");
 }
 
+/* Atoms have nothing but the address. */
+static void test_addresses(void)
+{
+    report(sample(hits, 3, 0, LOADS, 0) && has_data(0, 0, 0) &&
+           sample(misses, 3, 0, MISSES, 0) && has_data(0, 0, 0),
+           "the address of loads");
+    report(sample(behind, 3, 0, STORES, 0) && has_data(0, 0, 0) &&
+           sample(splits, 3, 0, SPLIT, 0) && has_data(61, 0, 0), "of stores");
+    report(sample(updates, 3, 0, LOCKS, 0) && has_data(0, 0, 0),
+           "of loads with LOCK");
+    report(sample(hits, 3, 0, INSNS, 0) && word(0, 0x98) == 0,
+           "not of instructions");
+}
+
 static void test_precise_store(void)
 {
     report(sample(behind, 3, 3, STORE, PS_EN) && has_data(0, 1, 0),
@@ -693,6 +707,9 @@ static void test_data(void)
     bool precise_store;
 
     if (at_cpl(0, rdmsr(MSR_LOAD_LATENCY)) == GP) {
+        if (format == 3) {
+            test_addresses();
+        }
         return;
     }
     precise_store = at_cpl(0, wrmsr(MSR_PEBS_ENABLE, PS_EN)) == EXIT;

@@ -285,9 +285,9 @@ static const struct {
     { "#PF behind an indirect CALL", code_fetch, 4, 0, 2, PF, map_page, 3, 1,
       unmap },
     { "#DB of two single steps", code_step, 5, 0, 0, DB, go_back, 2, 2 },
-    /* The fifth iteration finds that there are no more. */
+    /* REP ends with the last of four. */
     { "#DB of each iteration of REP", code_step_rep, 7, 0, 0, DB, go_back,
-      6, 6 },
+      5, 5 },
     { "#DB of a single step that stores", code_step_watch, 5, 0, 0, DB, go_back,
       2, 2, watch },
     { "#DB of a store", code_watch, 3, 0, 0, DB, go_back, 1, 1, watch },
