@@ -55,6 +55,7 @@ typedef enum Format {
     FORMAT_TSX,
     FORMAT_INFO,
     FORMAT_TIME,
+    FORMAT_INFO2,           /* FORMAT_INFO, without transactions */
     FORMAT_ARCH = 0x3f,
     FORMAT_V2,              /* AMD's */
 } Format;
@@ -112,8 +113,8 @@ static const BranchFlavour
     sandy_bridge = { "Sandy Bridge", HIGH, 16, FORMAT_FLAGS, 0 },
     haswell = { "Haswell", STACK, 16, FORMAT_TSX, 0 },
     skylake = { "Skylake", STACK | HAS_INFO, 32, FORMAT_INFO, 0 },
-    goldmont = { "Goldmont", STACK, 32, FORMAT_FLAGS, 0 },
-    goldmont_plus = { "Goldmont Plus", STACK, 32, FORMAT_TIME, 0 },
+    goldmont = { "Goldmont", STACK, 32, FORMAT_TIME, 0 },
+    goldmont_plus = { "Goldmont Plus", STACK | HAS_INFO, 32, FORMAT_INFO2, 0 },
     architectural = { "architectural", ARCH, 32, FORMAT_ARCH, 0 },
     k7 = { "K7", AMD, 1, FORMAT_32, PINS },
     zen4 = { "LbrExtV2", AMD | HAS_V2, 16, FORMAT_V2, PINS },
@@ -471,6 +472,7 @@ static BranchEntry get_entry(const BranchConfig *config,
         e.from = (e.from & ~(MISPREDICTED | TSX_FLAGS)) | mispredicted;
         break;
     case FORMAT_INFO:
+    case FORMAT_INFO2:
         e.info = mispredicted | cycles;
         break;
     case FORMAT_ARCH:
@@ -647,6 +649,7 @@ uint32_t branch_wants(const BranchState *s, const BranchConfig *config,
         switch (config->flavour->format) {
         case FORMAT_TIME:
         case FORMAT_INFO:
+        case FORMAT_INFO2:
         case FORMAT_ARCH:
             wants |= BRANCH_WANT_CYCLES;
             /* fall through */

@@ -38,6 +38,7 @@ static const struct {
     { BRANCH_VENDOR_INTEL, 6, 0x5e }, { BRANCH_VENDOR_INTEL, 6, 0x86 },
     { BRANCH_VENDOR_INTEL, 6, 0x8f }, { BRANCH_VENDOR_AMD, 15, 0x6b },
     { BRANCH_VENDOR_AMD, 0x19, 0x11 }, { BRANCH_VENDOR_INTEL, 15, 6 },
+    { BRANCH_VENDOR_INTEL, 6, 0x5f },
 };
 
 static const struct {

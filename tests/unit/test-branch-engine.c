@@ -97,6 +97,7 @@ enum {
     HASWELL = 0x3c,
     SKYLAKE = 0x5e,
     GOLDMONT = 0x5f,
+    GOLDMONT_PLUS = 0x7a,
     TREMONT = 0x86,
     SAPPHIRE_RAPIDS = 0x8f,
 };
@@ -260,11 +261,11 @@ static const Cpu cpus[] = {
       true, true, true, true },
     { INTEL, 6, 0x6a, "Skylake", 5, 32, HIGH_FROM, HIGH_TO, LBR_INFO, 1,
       true, true, true, true },
-    { INTEL, 6, 0x5f, "Goldmont", 3, 32, HIGH_FROM, HIGH_TO, 0, 1,
+    { INTEL, 6, 0x5f, "Goldmont", 6, 32, HIGH_FROM, HIGH_TO, 0, 1,
       true, true, true, true },
-    { INTEL, 6, 0x7a, "Goldmont Plus", 6, 32, HIGH_FROM, HIGH_TO, 0, 1,
+    { INTEL, 6, 0x7a, "Goldmont Plus", 7, 32, HIGH_FROM, HIGH_TO, LBR_INFO, 1,
       true, true, true, true },
-    { INTEL, 6, 0x86, "Goldmont Plus", 6, 32, HIGH_FROM, HIGH_TO, 0, 1,
+    { INTEL, 6, 0x86, "Goldmont Plus", 7, 32, HIGH_FROM, HIGH_TO, LBR_INFO, 1,
       true, true, true, true },
     { INTEL, 6, 0x8f, "architectural", 0x3f, 32,
       ARCH_FROM, ARCH_TO, ARCH_INFO, 1, false, false, true, true },
@@ -533,8 +534,9 @@ static void test_formats(void)
         { NEHALEM, KERNEL, KERNEL + 64, 0 },
         { HASWELL, KERNEL & ~(3ull << 61), KERNEL + 64, 0 },
         { SKYLAKE, KERNEL, KERNEL + 64, MISPREDICTED | 60 },
-        { GOLDMONT, KERNEL, KERNEL + 64, 0 },
-        { TREMONT, KERNEL, 0x003cffff81000040ull, 0 },
+        { GOLDMONT, KERNEL, 0x003cffff81000040ull, 0 },
+        { GOLDMONT_PLUS, KERNEL, KERNEL + 64, MISPREDICTED | 60 },
+        { TREMONT, KERNEL, KERNEL + 64, MISPREDICTED | 60 },
         { SAPPHIRE_RAPIDS, KERNEL, KERNEL + 64,
           MISPREDICTED | 1ull << 60 | 5ull << 56 | 60 },
     };
@@ -550,7 +552,7 @@ static void test_formats(void)
         start();
         g_assert_cmpint(!!(wants(false) & BRANCH_WANT_PREDICTIONS), ==, shown);
         g_assert_cmpint(!!(wants(false) & BRANCH_WANT_CYCLES), ==,
-                        info || tests[i].model == TREMONT);
+                        info || tests[i].model == GOLDMONT);
         take(BRANCH_RET, USER, USER + 5, false, 1, false);
         take(BRANCH_RET, KERNEL, KERNEL + 64, true, 20, true);
         g_assert_true(branch_entry(&state, &config, &ring, 0, &e));
@@ -825,6 +827,7 @@ static BranchEntry shown(const Cpu *c, uint64_t from, uint64_t to,
         e.from |= flag;
         break;
     case 5:
+    case 7:
         e.info = flag | insns;
         break;
     case 6:

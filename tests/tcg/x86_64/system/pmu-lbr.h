@@ -37,7 +37,7 @@ enum { DE, DB, NMI, BP, OF, BR, DF = 8, NP = 11, SS, VECTOR = 64 };
 
 typedef enum Format {
     FORMAT_32, FORMAT_LIP, FORMAT_EIP, FORMAT_FLAGS, FORMAT_TSX, FORMAT_INFO,
-    FORMAT_TIME, FORMAT_ARCH = 63,
+    FORMAT_TIME, FORMAT_INFO2, FORMAT_ARCH = 63,
 } Format;
 
 /* Bits of SELECT, and, from bit 16 on, of IA32_LBR_CTL */
@@ -82,8 +82,8 @@ static const Generation generations[] = {
     { 42, "Sandy Bridge", 16, FORMAT_FLAGS, 0x680, 0x6c0, 0, 0x1ff, 0 },
     { 60, "Haswell", 16, FORMAT_TSX, 0x680, 0x6c0, 0, 0x3ff, 0 },
     { 94, "Skylake", 32, FORMAT_INFO, 0x680, 0x6c0, 0xdc0, 0x3ff, 0 },
-    { 92, "Goldmont", 32, FORMAT_FLAGS, 0x680, 0x6c0, 0, 0x3ff, 0 },
-    { 122, "Goldmont Plus", 32, FORMAT_TIME, 0x680, 0x6c0, 0, 0x3ff, 0 },
+    { 92, "Goldmont", 32, FORMAT_TIME, 0x680, 0x6c0, 0, 0x3ff, 0 },
+    { 122, "Goldmont Plus", 32, FORMAT_INFO2, 0x680, 0x6c0, 0xdc0, 0x3ff, 0 },
     { 143, "Golden Cove", 32, FORMAT_ARCH, 0x1500, 0x1600, 0x1200, 0, 0 },
 };
 static const Generation amd = { 0, "AMD", 1, FORMAT_32, 0x1db, 0x1dc, 0, 0,
