@@ -80,7 +80,7 @@ static void stored(CPUX86State *env, BtsResult result)
 {
     switch (result) {
     case BTS_PMI:
-        pmu_cpu_signal(env);
+        pmu_raise(&env_archcpu(env)->pmu);
         break;
     case BTS_NO_AREA:
         qemu_log_mask(LOG_GUEST_ERROR, "BTS: the DS area at %016" PRIx64
@@ -127,22 +127,22 @@ static void store(CPUX86State *env, uint64_t from, uint32_t cs_base,
     }
 }
 
-static void branch_retire_taken(CPUX86State *env, uint64_t from, uint64_t to)
+static void branch_retire_taken(CPUX86State *env, uint64_t from, uint64_t to,
+                                bool mispredicted, bool observed)
 {
     X86CPU *cpu = env_archcpu(env);
     uint32_t cs_base = retire_cs_base(env);
     DsSpace space = ds_space(env);
-    BtsResult result;
 
     if (unlikely(cs_base | cpu->branch_cs_base | cpu->pmu.pebs_armed)) {
         store(env, from, cs_base, to,
               pmu_pebs_near(&cpu->pmu, (PmuRow)retire_row(env)));
-        return;
+    } else {
+        stored(env, bts_record(&cpu->branch, &cpu->branch_config, from, to,
+                               bts_quick, ds_host, &space));
     }
-    result = bts_record(&cpu->branch, &cpu->branch_config, from, to, bts_quick,
-                        ds_host, &space);
-    if (result != BTS_STORED) {
-        stored(env, result);
+    if (unlikely(cpu->pmu.pmi) && !observed) {
+        pmu_cpu_bts(env);
     }
 }
 
@@ -207,13 +207,15 @@ static void branch_retire_delivered(CPUX86State *env, RetireRow row,
     if (vector == EXCP01_DB) {
         /* Registers have no record of it. */
         branch_debug(&cpu->branch);
+        if (cpu->branch.debugctl != debugctl) {
+            cpu_sync_retire(env);
+        }
         store_far(env, ip, false);
     } else {
         record(env, row, ip, BRANCH_EVENT, false);
     }
-    /* Or a PMI of BTS has done that. */
-    if (cpu->branch.debugctl != debugctl) {
-        cpu_sync_retire(env);
+    if (unlikely(cpu->pmu.pmi)) {
+        pmu_cpu_bts(env);
     }
 }
 

@@ -267,6 +267,15 @@ typedef struct BranchHeld {
     uint64_t from, to;
 } BranchHeld;
 
+/* Whether BTS is on, with interrupts */
+static inline bool branch_bts_interrupts(const BranchState *s)
+{
+    const uint64_t all = BRANCH_DEBUGCTL_TR | BRANCH_DEBUGCTL_BTS |
+                         BRANCH_DEBUGCTL_BTINT;
+
+    return (s->debugctl & all) == all;
+}
+
 /* A debug exception is going to be delivered. */
 void branch_debug(BranchState *s);
 

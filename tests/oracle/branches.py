@@ -621,6 +621,7 @@ class Program(programs.Program):
                 debugctl |= BTINT
                 if self.gen.version >= 2 and self.counts:
                     threshold = f'bts_buffer + {n * rng.randint(7, 20)}'
+                    debugctl |= FREEZE * (rng.random() < .5)
             area = (f'bts_buffer + {n * rng.randint(0, 3)}', 'bts_buffer',
                     f'bts_buffer + {n * rng.randint(21, BTS_RECORDS)} + '
                     f'{rng.choice((0, 0, 1, n - 1))}', threshold)

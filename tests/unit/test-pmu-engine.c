@@ -2572,6 +2572,18 @@ static void test_freeze(void)
             wr(GLOBAL_CTRL, 3);
             run(PMU_OS, 1);
             g_assert_cmpint(rd(PMC(0)), ==, perfmon ? 1 : 8);
+            /* So does BTS, without an overflow, with what has been counted. */
+            wr(GLOBAL_CTRL, 3);
+            pmu_count(&pmu, PMU_OS, PMU_INSNS, 3);
+            pmu_raise(&pmu);
+            g_assert_true(pmu_sync(&pmu, &config));
+            g_assert_false(pmu_sync(&pmu, &config));
+            g_assert_cmphex(rd(GLOBAL_STATUS), ==, status & ~3ull);
+            g_assert_cmphex(rd(GLOBAL_CTRL), ==, perfmon && !v4 ? 0 : 3);
+            run(PMU_OS, 7);
+            g_assert_cmpint(rd(PMC(0)), ==, perfmon ? 4 : 18);
+            wr(STATUS_RESET, status);
+            wr(PMC(0), 1);
         }
     }
     /* A VMM freezes by hand. */

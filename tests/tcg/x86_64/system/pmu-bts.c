@@ -579,6 +579,156 @@ static void test_threshold(void)
     APIC(APIC_LVTPC) = LVT_MASKED;
 }
 
+/* --- what the PMI freezes ------------------------------------------------- */
+
+#define MSR_LBR_CTL             0x14ce
+#define LBR_CTL_ON              0x7f0007u
+#define LBR_FRZ                 (1ull << 58)    /* of GLOBAL_STATUS */
+#define CTR_FRZ                 (1ull << 59)
+enum { LBR = 1 };
+
+static unsigned version;
+static bool arch_lbr;
+
+/* Where the last record of LBRs is from */
+static uint64_t last_from(void)
+{
+    uint32_t first = arch_lbr ? 0x1500 :
+                     at_cpl(0, rdmsr(0x680)) == GP ? 0x40 : 0x680;
+
+    return rdmsr(first + (arch_lbr ? 0 : rdmsr(0x1c9))) & ((1ull << 47) - 1);
+}
+
+/* What is there behind a PMI, or instead of it */
+static struct {
+    unsigned vector;
+    uint64_t rip, debugctl, ctrl, status, count, from;
+} frozen;
+
+/*
+ * @code at CPL 3, with LBRs, a counter of its instructions, and one of branches
+ * that has @left of them until it interrupts.
+ */
+static void run_frozen(const void *code, uint64_t debugctl, uint64_t left)
+{
+    wrmsr(MSR_FIXED_CTR_CTRL, FIXED_USR);
+    wrmsr(MSR_FIXED_CTR(0), 0);
+    wrmsr(MSR_EVTSEL(0), 0x00c4 | EVTSEL_USR | EVTSEL_INT | EVTSEL_EN);
+    wrmsr(MSR_PMC(0), -left);
+    wrmsr(MSR_GLOBAL_CTRL, GLOBAL_FIXED(0) | 1);
+    set_up(USER_CODE64, (uintptr_t)code);
+    if (arch_lbr) {
+        wrmsr(MSR_LBR_CTL, LBR_CTL_ON);
+    }
+    wrmsr(MSR_DEBUGCTL, debugctl | TR | BTS | BTINT | (arch_lbr ? 0 : LBR));
+    enter_regs();
+    frozen.debugctl = rdmsr(MSR_DEBUGCTL) ^ debugctl;
+    wrmsr(MSR_DEBUGCTL, 0);
+    if (arch_lbr) {
+        wrmsr(MSR_LBR_CTL, 0);
+    }
+    frozen.vector = regs.vector;
+    frozen.rip = regs.rip;
+    frozen.ctrl = rdmsr(MSR_GLOBAL_CTRL);
+    frozen.status = rdmsr(MSR_GLOBAL_STATUS);
+    frozen.count = rdmsr(MSR_FIXED_CTR(0));
+    frozen.from = last_from();
+    /* Whether it goes on counting */
+    set_up(USER_CODE64, (uintptr_t)nops);
+    enter_regs();
+    frozen.count += (rdmsr(MSR_FIXED_CTR(0)) - frozen.count) << 32;
+    wrmsr(MSR_GLOBAL_CTRL, 0);
+    wrmsr(MSR_EVTSEL(0), 0);
+    wrmsr(MSR_GLOBAL_STATUS_RESET, frozen.status);
+}
+
+/* All is as @freeze says; @count instructions have been counted then. */
+static bool is_frozen(uint64_t freeze, uint32_t count)
+{
+    bool lbrs = freeze & FREEZE_LBRS_ON_PMI, counters = freeze & FREEZE_ON_PMI;
+    uint64_t status = 0, ctrl = GLOBAL_FIXED(0) | 1;
+    uint64_t on = TR | BTS | BTINT | (arch_lbr ? 0 : LBR);
+    bool ok;
+
+    if (version >= 4) {
+        status = (lbrs ? LBR_FRZ : 0) | (counters ? CTR_FRZ : 0);
+    } else {
+        on &= lbrs ? ~(uint64_t)LBR : -1;
+        ctrl = counters ? 0 : ctrl;
+    }
+    ok = frozen.debugctl == on && frozen.ctrl == ctrl &&
+         frozen.status == status &&
+         !(frozen.count >> 32) == counters &&
+         (!counters || frozen.count == count);
+    if (!ok) {
+        lwp_print("  DEBUGCTL %lx, CTRL %lx, STATUS %lx, count %lx, not %x\n",
+                  frozen.debugctl, frozen.ctrl, frozen.status, frozen.count,
+                  count);
+    }
+    return ok;
+}
+
+PLACE(jnz_at);
+CODE(counted, "mov $100, %eax\n 1: dec %eax\n jnz_at: jnz 1b")
+
+static void test_freeze(void)
+{
+    static const struct {
+        const char *what;
+        void (*code)(void), (*at)(void);
+        unsigned vector;
+    } events[] = {
+        { "INT n", soft, int_at, VECTOR }, { "#UD", ud, ud_at, UD },
+    };
+
+    version = cpuid_reg(0, 0, 0) >= 0xa ? cpuid_reg(0xa, 0, 0) & 0xff : 0;
+    arch_lbr = cpuid_reg(0, 0, 0) >= 7 && (cpuid_reg(7, 0, 3) >> 19 & 1);
+    if (version < 2 || !ds_cpl) {
+        return;
+    }
+    for (uint64_t freeze = 0; freeze <= (FREEZE_LBRS_ON_PMI | FREEZE_ON_PMI);
+         freeze += FREEZE_LBRS_ON_PMI) {
+        bool lbrs = freeze & FREEZE_LBRS_ON_PMI, ok = true, masked = true;
+
+        /* The first record is IRET's.  An overflow is far away, or near. */
+        for (unsigned k = 1; k < 30; k++) {
+            APIC(APIC_LVTPC) = LVT_NMI;
+            set_records(200, k);
+            run_frozen(counted, freeze | OFF_OS, k % 2 ? k + 3 : 100000);
+            ok &= frozen.vector == NMI && stored() == k &&
+                  is_frozen(freeze, k > 1 ? 2 * k - 1 : 0) &&
+                  (k == 1 || !lbrs || frozen.from == (uintptr_t)jnz_at);
+            /* The program goes on. */
+            APIC(APIC_LVTPC) = LVT_MASKED | LVT_NMI;
+            set_records(200, k);
+            run_frozen(counted, freeze | OFF_OS, 100000);
+            masked &= frozen.vector == EXIT && stored() == 100 &&
+                      is_frozen(freeze, k > 1 ? 2 * k - 1 : 0) &&
+                      (k == 1 || !lbrs || frozen.from == (uintptr_t)jnz_at);
+        }
+        report(ok, "a PMI with freeze bits %x", (int)freeze);
+        report(masked, "so it is if LVTPC is masked");
+        for (int i = 0; i < ARRAY_SIZE(events); i++) {
+            unsigned n;
+
+            set_records(200, 201);
+            run_frozen(events[i].code, freeze, 100000);
+            n = find_to(events[i].code) + 1;
+            APIC(APIC_LVTPC) = LVT_NMI;
+            set_records(200, n + 1);
+            run_frozen(events[i].code, freeze, 100000);
+            report(frozen.vector == NMI && stored() > n &&
+                   is_record(n, events[i].at, stub(events[i].vector)) &&
+                   frozen.rip == (uintptr_t)stub(events[i].vector) &&
+                   is_frozen(freeze, 2) &&
+                   (!lbrs || frozen.from == (uintptr_t)events[i].at),
+                   "a PMI of %s", events[i].what);
+        }
+    }
+    wrmsr(MSR_FIXED_CTR_CTRL, 0);
+    APIC(APIC_LVTPC) = LVT_MASKED;
+}
+
 static void test_ring(void)
 {
     bool ok = true;
@@ -1017,6 +1167,7 @@ int main(void)
     test_base();
     test_calls();
     test_threshold();
+    test_freeze();
     test_ring();
     test_pages();
     test_addresses();
