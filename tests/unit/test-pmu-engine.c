@@ -553,6 +553,8 @@ static void test_debugctl(void)
     be_intel(0x17);
     g_assert_cmphex(pmu_debugctl_mask(&config), ==,
                     FREEZE_LBRS | FREEZE_PERFMON);
+    config.pdcm = false;
+    g_assert_cmphex(pmu_debugctl_mask(&config), ==, 0);
     be_version(1);
     g_assert_cmphex(pmu_debugctl_mask(&config), ==, 0);
     be_lbr_v2();

@@ -74,7 +74,8 @@ static void test_debugctl(void)
     mask |= !off && !is_arch() ? DEBUGCTL_LBR : 0;
     mask |= cpuid_reg(1, 0, 3) >> 21 & 1 ? 0x1c0 : 0;
     mask |= cpuid_reg(1, 0, 2) >> 4 & 1 ? 0x600 : 0;
-    mask |= pmu_version() >= 2 ? 0x1800 : 0;
+    mask |= pmu_version() >= 2 && (cpuid_reg(1, 0, 2) & CPUID_PDCM) ? 0x1800 :
+            0;
     mask |= perf_capabilities() >> 12 & 1 ? FREEZE_WHILE_SMM : 0;
     ignored |= is_amd() ? -1ull : 0;
     report(bits_are(MSR_DEBUGCTL, mask, ignored), "DEBUGCTL has %lx", mask);
