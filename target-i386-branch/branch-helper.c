@@ -197,7 +197,6 @@ static void branch_retire_delivered(CPUX86State *env, RetireRow row,
 {
     X86CPU *cpu = env_archcpu(env);
     BranchSource *source = &cpu->branch_source;
-    uint64_t debugctl = cpu->branch.debugctl;
 
     if (source->valid) {
         row = source->os ? RETIRE_OS : RETIRE_USR;
@@ -206,8 +205,7 @@ static void branch_retire_delivered(CPUX86State *env, RetireRow row,
     }
     if (vector == EXCP01_DB) {
         /* Registers have no record of it. */
-        branch_debug(&cpu->branch);
-        if (cpu->branch.debugctl != debugctl) {
+        if (branch_debug(&cpu->branch)) {
             cpu_sync_retire(env);
         }
         store_far(env, ip, false);

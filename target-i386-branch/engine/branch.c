@@ -697,9 +697,14 @@ void branch_record(BranchState *s, const BranchConfig *config,
                 branch->class);
 }
 
-void branch_debug(BranchState *s)
+bool branch_debug(BranchState *s)
 {
-    s->debugctl &= ~(uint64_t)(BRANCH_DEBUGCTL_LBR | BRANCH_DEBUGCTL_BTF);
+    const uint64_t off = BRANCH_DEBUGCTL_LBR | BRANCH_DEBUGCTL_BTF;
+    bool any = (s->debugctl & off) | (s->lbr_ctl & CTL_ENABLE);
+
+    s->debugctl &= ~off;
+    s->lbr_ctl &= ~(uint64_t)CTL_ENABLE;
+    return any;
 }
 
 void branch_pmi(BranchState *s, const BranchConfig *config, bool freeze)
@@ -712,26 +717,26 @@ void branch_pmi(BranchState *s, const BranchConfig *config, bool freeze)
 
 void branch_smi(BranchState *s, bool freeze)
 {
-    if (!freeze) {
-        return;
-    }
-    s->smm_frozen = true;
-    s->smm_debugctl = s->debugctl;
-    s->smm_lbr_ctl = s->lbr_ctl;
-    s->debugctl &= ~(uint64_t)(BRANCH_DEBUGCTL_LBR | BRANCH_DEBUGCTL_BTF |
-                               BRANCH_DEBUGCTL_TR | BRANCH_DEBUGCTL_BTS);
+    s->smm_lbr_ctl = s->lbr_ctl & CTL_ENABLE;
     s->lbr_ctl &= ~(uint64_t)CTL_ENABLE;
+    if (freeze) {
+        s->smm_frozen = true;
+        s->smm_debugctl = s->debugctl;
+        s->debugctl &= ~(uint64_t)(BRANCH_DEBUGCTL_LBR | BRANCH_DEBUGCTL_BTF |
+                                   BRANCH_DEBUGCTL_TR | BRANCH_DEBUGCTL_BTS);
+    }
 }
 
 void branch_rsm(BranchState *s)
 {
-    if (!s->smm_frozen) {
-        return;
+    s->lbr_ctl &= ~(uint64_t)CTL_ENABLE;
+    s->lbr_ctl |= s->smm_lbr_ctl & CTL_ENABLE;
+    s->smm_lbr_ctl = 0;
+    if (s->smm_frozen) {
+        s->smm_frozen = false;
+        s->debugctl = s->smm_debugctl;
+        s->smm_debugctl = 0;
     }
-    s->smm_frozen = false;
-    s->debugctl = s->smm_debugctl;
-    s->lbr_ctl = s->smm_lbr_ctl;
-    s->smm_debugctl = s->smm_lbr_ctl = 0;
 }
 
 /*
@@ -1044,12 +1049,8 @@ bool branch_state_bad(const BranchState *s, const BranchConfig *config,
     bad |= exists & (HAS_LER | HAS_PAIR) ? 0 : s->ler_from | s->ler_to;
     bad |= exists & HAS_ARCH ? 0 : s->ler_info;
     bad |= exists & HAS_DS ? !canonical(config, s->ds_area) : s->ds_area;
-    if (s->smm_frozen) {
-        bad |= s->smm_debugctl & ~debugctl_mask(config);
-        bad |= s->smm_lbr_ctl & ~ctl_mask(config);
-    } else {
-        bad |= s->smm_debugctl | s->smm_lbr_ctl;
-    }
+    bad |= s->smm_lbr_ctl & ~ctl_mask(config);
+    bad |= s->smm_debugctl & ~(s->smm_frozen ? debugctl_mask(config) : 0);
     return bad;
 }
 

@@ -150,7 +150,7 @@ typedef struct BranchState {
     /* The last branch before an exception or interrupt */
     uint64_t ler_from, ler_to, ler_info;
     uint64_t ds_area;           /* IA32_DS_AREA */
-    /* Saved at an SMI with FREEZE_WHILE_SMM, for RSM. */
+    /* Saved at an SMI, for RSM; the first one with FREEZE_WHILE_SMM. */
     uint64_t smm_debugctl, smm_lbr_ctl;
     bool smm_frozen;            /* in SMM, with FREEZE_WHILE_SMM */
 } BranchState;
@@ -276,8 +276,12 @@ static inline bool branch_bts_interrupts(const BranchState *s)
     return (s->debugctl & all) == all;
 }
 
-/* A debug exception is going to be delivered. */
-void branch_debug(BranchState *s);
+/*
+ * A debug exception is going to be delivered: nothing is recorded any more (SDM
+ * 17.4.1, and 7.1.4.4 of ISE, the Instruction Set Extensions reference, of what
+ * is architectural).  Returns whether something was.
+ */
+bool branch_debug(BranchState *s);
 
 /*
  * A PMI is going to be signalled, with IA32_DEBUGCTL.FREEZE_LBRS_ON_PMI if
@@ -286,7 +290,10 @@ void branch_debug(BranchState *s);
  */
 void branch_pmi(BranchState *s, const BranchConfig *config, bool freeze);
 
-/* SMI and RSM, with IA32_DEBUGCTL.FREEZE_WHILE_SMM if @freeze. */
+/*
+ * SMI and RSM, with IA32_DEBUGCTL.FREEZE_WHILE_SMM if @freeze; architectural
+ * records stop without it, too (ISE 7.1.4.4).
+ */
 void branch_smi(BranchState *s, bool freeze);
 void branch_rsm(BranchState *s);
 

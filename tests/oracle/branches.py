@@ -187,6 +187,7 @@ class Recorder:
         cpl, self.cpl = self.cpl, 0
         if handler == self.debug:
             self.debugctl &= ~(LBR | BTF)
+            self.ctl &= ~1
             self.store(source, handler)     # TR stays set
             return
         if handler == self.nmi:

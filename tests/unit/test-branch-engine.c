@@ -1172,20 +1172,24 @@ static void test_debug(void)
     wr(DEBUGCTL, LBR | BTF | TR | BTS | BTINT);
     jmp(1, 2);
     g_assert_cmphex(wants(true) & BRANCH_WANT_BTF, ==, BRANCH_WANT_BTF);
-    branch_debug(&state);
+    g_assert_true(branch_debug(&state));
+    g_assert_false(branch_debug(&state));
     g_assert_cmphex(rd(DEBUGCTL), ==, TR | BTS | BTINT);
     g_assert_cmphex(wants(true), ==, BRANCH_WANT_BTS);
     g_assert_cmphex(rd(HIGH_FROM + 1), ==, 1);
 
+    /* IA32_LBR_CTL.LBREn is cleared, too. */
     be_intel(SAPPHIRE_RAPIDS);
     start();
-    branch_debug(&state);
-    g_assert_cmphex(rd(ARCH_CTL), ==, CTL_ALL);
+    g_assert_true(branch_debug(&state));
+    g_assert_false(branch_debug(&state));
+    g_assert_cmphex(rd(ARCH_CTL), ==, CTL_ALL & ~1);
+    g_assert_cmphex(wants(true), ==, 0);
 
     be_zen4();
     start();
     wr(DEBUGCTL, LBR | BTF);
-    branch_debug(&state);
+    g_assert_true(branch_debug(&state));
     g_assert_cmphex(rd(DEBUGCTL), ==, 0);
     g_assert_cmphex(rd(V2_CFG), ==, V2_EN);
 }
@@ -1229,12 +1233,30 @@ static void test_smm(void)
     g_assert_cmphex(rd(DEBUGCTL), ==, LBR | BTF | TR | BTS | BTINT | OFF_USR);
     g_assert_cmphex(state.smm_debugctl, ==, 0);
 
-    be_intel(SAPPHIRE_RAPIDS);
-    start();
-    branch_smi(&state, true);
-    g_assert_cmphex(wants(true), ==, 0);
-    branch_rsm(&state);
-    g_assert_cmphex(rd(ARCH_CTL), ==, CTL_ALL);
+    /* Architectural records are off in SMM in any case; but that is all. */
+    for (int freeze = 0; freeze < 2; freeze++) {
+        BranchStack stack = { 0 };
+
+        be_intel(SAPPHIRE_RAPIDS);
+        start();
+        wr(DEBUGCTL, TR | BTS);
+        branch_smi(&state, freeze);
+        g_assert_cmphex(rd(ARCH_CTL), ==, CTL_ALL & ~1);
+        g_assert_cmphex(rd(DEBUGCTL), ==, freeze ? 0 : TR | BTS);
+        g_assert_cmphex(wants(true) & BRANCH_WANT_RECORDS, ==, 0);
+        g_assert_false(branch_state_bad(&state, &config, &stack));
+        wr(ARCH_CTL, CTL_CALL_STACK & ~1);
+        branch_rsm(&state);
+        g_assert_cmphex(rd(ARCH_CTL), ==, CTL_CALL_STACK);
+        g_assert_cmphex(rd(DEBUGCTL), ==, TR | BTS);
+        g_assert_cmphex(state.smm_lbr_ctl, ==, 0);
+        /* What SMM switches on does not stay so. */
+        wr(ARCH_CTL, 0);
+        branch_smi(&state, freeze);
+        wr(ARCH_CTL, CTL_ALL);
+        branch_rsm(&state);
+        g_assert_cmphex(rd(ARCH_CTL), ==, CTL_ALL & ~1);
+    }
 }
 
 static void test_reset(void)
@@ -1424,6 +1446,7 @@ static void test_bad(void)
     BAD(s.lbr_depth, 64);
     BAD(s.lbr_depth, 8ull << 32);
     BAD(s.lbr_ctl, 0x10);
+    BAD(s.smm_lbr_ctl, 0x10);
     BAD(s.debugctl, LBR);
     BAD(k.tos, 1);
     be_intel(P6);

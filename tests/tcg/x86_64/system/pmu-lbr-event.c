@@ -331,10 +331,7 @@ static void test_last_exception(void)
     }
 }
 
-/*
- * #DB is not recorded, and switches records off; but not where they are
- * architectural.
- */
+/* #DB is not recorded, and switches records off. */
 PLACE(int1_at);
 CODE(int1, "jmp 1f\n 1: int1_at: .byte 0xf1")
 PLACE(step_to);
@@ -344,7 +341,8 @@ CODE(watch, "jmp watch_to\n watch_to: mov %eax, -8(%rsp)\n nop\n")
 
 static void test_debug(void)
 {
-    uint64_t want = lbr_on & (is_arch() ? -1u : ~DEBUGCTL_LBR);
+    /* Of IA32_LBR_CTL, it is the same bit. */
+    uint64_t want = lbr_on & ~(is_arch() ? CTL_ENABLE : DEBUGCTL_LBR);
     static const struct {
         const char *what;
         Place *code, *to;
@@ -370,7 +368,7 @@ static void test_debug(void)
         lbr_stop();
         asm volatile("mov %0, %%dr7" : : "r" (0ull));
         report(regs.vector == DB && got == want &&
-               (is_arch() || record(0).to == (uintptr_t)traps[i].to),
+               record(0).to == (uintptr_t)traps[i].to,
                "%s: vector %d, then %lx", traps[i].what, (int)regs.vector,
                got);
     }
@@ -382,7 +380,7 @@ static void test_debug(void)
 
 /* volatile: SMM writes it */
 volatile struct {
-    uint32_t smis, debugctl;
+    uint32_t smis, debugctl, msr, val;
 } smm_log;
 
 #define SMM_IP(name) (0x8000 + ((uintptr_t)(name) - (uintptr_t)smm_code))
@@ -396,6 +394,7 @@ asm(".text\n"
     "    mov $smm_log, %ebx\n"
     "    incl (%ebx)\n"
     "    mov $0x1d9, %ecx\n rdmsr\n mov %eax, 4(%ebx)\n"
+    "    mov 8(%ebx), %ecx\n rdmsr\n mov %eax, 12(%ebx)\n"
     "smm_jmp:\n"
     "    jmp smm_jmp_to\n"
     "    nop\n"
@@ -419,12 +418,22 @@ static void test_smm(void)
     uint32_t smis = smm_log.smis;
 
     set_smi_code((uintptr_t)smm_code, (uintptr_t)smm_code_end);
+    smm_log.msr = lbr_msr;
     run_smi();
-    report(smm_log.smis == smis + 1 &&
-           goes(record(0), regs.rip - 2, (uintptr_t)on_exit) &&
-           goes(record(1), SMM_IP(smm_jmp), SMM_IP(smm_jmp_to)) &&
-           (lbr->depth == 1 || record(2).from == (uintptr_t)smi),
-           "SMI and RSM are nothing, JMP in SMM is");
+    if (is_arch()) {
+        report(smm_log.smis == smis + 1 &&
+               goes(record(0), regs.rip - 2, (uintptr_t)on_exit) &&
+               record(1).from == (uintptr_t)smi &&
+               smm_log.val == (lbr_on & ~CTL_ENABLE),
+               "SMI clears LBREn, and RSM restores it: LBR_CTL %x",
+               smm_log.val);
+    } else {
+        report(smm_log.smis == smis + 1 &&
+               goes(record(0), regs.rip - 2, (uintptr_t)on_exit) &&
+               goes(record(1), SMM_IP(smm_jmp), SMM_IP(smm_jmp_to)) &&
+               (lbr->depth == 1 || record(2).from == (uintptr_t)smi),
+               "SMI and RSM are nothing, JMP in SMM is");
+    }
     if (is_amd() || !(cpuid_reg(1, 0, 2) & CPUID_PDCM) ||
         !(rdmsr(MSR_PERF_CAPABILITIES) & CAP_FREEZE_WHILE_SMM)) {
         return;
