@@ -78,12 +78,14 @@ enum {
     HAS_AMD = 1 << 12,
     HAS_NOTHING = 1 << 13,  /* but single step on branches */
     HAS_ALWAYS = 1 << 14,
+    HAS_LER_TO = 1 << 15,   /* HAS_LER, the other way round */
+    HAS_TR_OFF = 1 << 17,   /* FREEZE_LBRS_ON_PMI clears TR, too; no MSR */
 };
 
 #define RECORDS     (HAS_PAIR | HAS_PACKED | HAS_LOW | HAS_HIGH | HAS_INFO | \
-                     HAS_SELECT | HAS_LER | HAS_ARCH)
+                     HAS_SELECT | HAS_LER | HAS_LER_TO | HAS_ARCH)
 #define HAS_TOS     (HAS_PACKED | HAS_LOW | HAS_HIGH)
-#define PACKED      (HAS_PACKED | HAS_LER | HAS_DS)
+#define PACKED      (HAS_PACKED | HAS_DS)
 #define LOW         (HAS_LOW | HAS_LER | HAS_DS | HAS_DS64)
 #define HIGH        (HAS_HIGH | HAS_LER | HAS_DS | HAS_DS64 | HAS_SELECT)
 #define STACK       (HIGH | HAS_CALL_STACK)
@@ -100,22 +102,23 @@ struct BranchFlavour {
 
 #define PINS    BRANCH_DEBUGCTL_PINS
 #define TR      BRANCH_DEBUGCTL_TR
+#define UNCORE  BRANCH_DEBUGCTL_UNCORE
 
 static const BranchFlavour
     p6 = { "P6", HAS_PAIR, 1, FORMAT_32, PINS | TR },
-    pentium_m = { "Pentium M", PACKED, 8, FORMAT_32, PINS | TR },
-    core_duo = { "Core Duo", PACKED, 8, FORMAT_32, 0 },
+    pentium_m = { "Pentium M", PACKED | HAS_LER_TO, 8, FORMAT_32, PINS | TR },
+    core_duo = { "Core Duo", PACKED | HAS_LER, 8, FORMAT_32, 0 },
     core2 = { "Core 2", LOW, 4, FORMAT_EIP, 0 },
-    bonnell = { "Bonnell", LOW, 8, FORMAT_EIP, 0 },
+    bonnell = { "Bonnell", LOW | HAS_TR_OFF, 8, FORMAT_EIP, 0 },
     silvermont = { "Silvermont", LOW | HAS_SELECT, 8, FORMAT_EIP, 0 },
     knights = { "Knights Landing", HIGH, 8, FORMAT_FLAGS, 0 },
-    nehalem = { "Nehalem", HIGH, 16, FORMAT_FLAGS, BRANCH_DEBUGCTL_UNCORE },
-    sandy_bridge = { "Sandy Bridge", HIGH, 16, FORMAT_FLAGS, 0 },
-    haswell = { "Haswell", STACK, 16, FORMAT_TSX, 0 },
-    skylake = { "Skylake", STACK | HAS_INFO, 32, FORMAT_INFO, 0 },
+    nehalem = { "Nehalem", HIGH, 16, FORMAT_FLAGS, UNCORE },
+    sandy_bridge = { "Sandy Bridge", HIGH, 16, FORMAT_FLAGS, UNCORE },
+    haswell = { "Haswell", STACK, 16, FORMAT_TSX, UNCORE },
+    skylake = { "Skylake", STACK | HAS_INFO, 32, FORMAT_INFO, UNCORE },
     goldmont = { "Goldmont", STACK, 32, FORMAT_TIME, 0 },
     goldmont_plus = { "Goldmont Plus", STACK | HAS_INFO, 32, FORMAT_INFO2, 0 },
-    architectural = { "architectural", ARCH, 32, FORMAT_ARCH, 0 },
+    architectural = { "architectural", ARCH, 32, FORMAT_ARCH, UNCORE },
     k7 = { "K7", AMD, 1, FORMAT_32, PINS },
     zen4 = { "LbrExtV2", AMD | HAS_V2, 16, FORMAT_V2, PINS },
     nothing = { "none", HAS_NOTHING, 0, FORMAT_32, 0 };
@@ -249,6 +252,8 @@ static const struct {
     { 0x1dc, 0x1dc, REG_LAST_TO, HAS_PAIR, true },
     { 0x1dd, 0x1dd, REG_LER_FROM, HAS_PAIR | HAS_LER, true },
     { 0x1de, 0x1de, REG_LER_TO, HAS_PAIR | HAS_LER, true },
+    { 0x1dd, 0x1dd, REG_LER_TO, HAS_LER_TO, true },
+    { 0x1de, 0x1de, REG_LER_FROM, HAS_LER_TO, true },
     { 0x1e0, 0x1e0, REG_LER_INFO, HAS_ARCH, true },
     { 0x14ce, 0x14ce, REG_CTL, HAS_ARCH, false },
     { 0x14cf, 0x14cf, REG_DEPTH, HAS_ARCH, false },
@@ -712,6 +717,9 @@ void branch_pmi(BranchState *s, const BranchConfig *config, bool freeze)
     /* Since version 4 it sets LBR_FRZ (SDM 17.4.7). */
     if (freeze && !is_amd(config) && config->pmu_version < 4) {
         s->debugctl &= ~(uint64_t)BRANCH_DEBUGCTL_LBR;
+        if (config->flavour->has & HAS_TR_OFF) {
+            s->debugctl &= ~(uint64_t)BRANCH_DEBUGCTL_TR;
+        }
     }
 }
 
@@ -1046,7 +1054,8 @@ bool branch_state_bad(const BranchState *s, const BranchConfig *config,
     bad |= s->lbr_ctl & ~ctl_mask(config);
     bad |= s->dbg_extn_cfg & (exists & HAS_V2 ? ~(uint64_t)CFG_LBRV2EN :
                               UINT64_MAX);
-    bad |= exists & (HAS_LER | HAS_PAIR) ? 0 : s->ler_from | s->ler_to;
+    bad |= exists & (HAS_LER | HAS_LER_TO | HAS_PAIR) ? 0 :
+           s->ler_from | s->ler_to;
     bad |= exists & HAS_ARCH ? 0 : s->ler_info;
     bad |= exists & HAS_DS ? !canonical(config, s->ds_area) : s->ds_area;
     bad |= s->smm_lbr_ctl & ~ctl_mask(config);

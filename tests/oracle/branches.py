@@ -342,7 +342,8 @@ class Recorder:
                     record.regs[1] & 0xffffffff) << 32
             return record.regs[part]
         if msr in (LER, LER + 1):
-            return self.ler[msr - LER]
+            # Pentium M has them the other way round.
+            return self.ler[msr - LER ^ (self.gen.look == PACKED)]
         if msr == LER_INFO:
             self.ignored = self.ler_ignored
         return {DEBUGCTL: self.debugctl, SELECT: self.select, TOS: self.tos,

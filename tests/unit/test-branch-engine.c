@@ -467,12 +467,14 @@ static void test_debugctl(void)
         { CORE_DUO, 0x1c3, 0 },
         { CORE2, 0x7c3, 0 },
         { BONNELL, 0x7c3, 0 },
+        { SILVERMONT, 0x7c3, 0 },
         { NEHALEM, 0x27c3, 0 },
         { 0x25, 0x27c3, 0 },
-        { SANDY_BRIDGE, 0x7c3, 0 },
-        { HASWELL, 0x7c3, 0 },
-        { SKYLAKE, 0x7c3, 0 },
-        { SAPPHIRE_RAPIDS, 0x7c2, LBR },
+        { SANDY_BRIDGE, 0x27c3, 0 },
+        { HASWELL, 0x27c3, 0 },
+        { SKYLAKE, 0x27c3, 0 },
+        { TREMONT, 0x7c3, 0 },
+        { SAPPHIRE_RAPIDS, 0x27c2, LBR },
     };
 
     for (unsigned i = 0; i < G_N_ELEMENTS(tests); i++) {
@@ -728,35 +730,40 @@ static void test_pair(void)
 static void test_ler(void)
 {
     static const unsigned models[] = {
-        CORE2, NEHALEM, HASWELL, SKYLAKE, GOLDMONT, TREMONT, SAPPHIRE_RAPIDS,
+        PENTIUM_M, CORE_DUO, CORE2, NEHALEM, HASWELL, SKYLAKE, GOLDMONT,
+        TREMONT, SAPPHIRE_RAPIDS,
     };
     bool arch = false;
 
     for (unsigned i = 0; i < G_N_ELEMENTS(models); i++) {
+        /* Pentium M has them the other way round. */
+        uint32_t ler_from = models[i] == PENTIUM_M ? 0x1de : 0x1dd;
+        uint32_t ler_to = models[i] == PENTIUM_M ? 0x1dd : 0x1de;
+
         arch = models[i] == SAPPHIRE_RAPIDS;
         be_intel(models[i]);
         event(1, 2);
         start();
         event(1, 2);
-        g_assert_cmphex(rd(LER_FROM), ==, 0);
+        g_assert_cmphex(rd(ler_from), ==, 0);
         take(BRANCH_RET, KERNEL, KERNEL + 16, true, 7, true);
         event(KERNEL + 16, KERNEL + 32);
-        g_assert_cmphex(rd(LER_FROM), ==, KERNEL);
-        g_assert_cmphex(rd(LER_TO), ==, KERNEL + 16);
+        g_assert_cmphex(rd(ler_from), ==, KERNEL);
+        g_assert_cmphex(rd(ler_to), ==, KERNEL + 16);
         take(BRANCH_RET, USER, USER + 16, false, 7, true);
         event(USER + 16, KERNEL + 32);
-        g_assert_cmphex(rd(LER_FROM), ==, USER);
-        g_assert_cmphex(rd(LER_TO), ==, USER + 16);
+        g_assert_cmphex(rd(ler_from), ==, USER);
+        g_assert_cmphex(rd(ler_to), ==, USER + 16);
         if (arch) {
             g_assert_cmphex(rd(LER_INFO), ==,
                             MISPREDICTED | 1ull << 60 | 5ull << 56 | 7);
             wr(LER_INFO, 3);
             g_assert_cmphex(rd(LER_INFO), ==, 3);
         }
-        wr(LER_FROM, 1);
-        wr(LER_TO, 2);
-        g_assert_cmphex(rd(LER_FROM), ==, arch ? 1 : USER);
-        g_assert_cmphex(rd(LER_TO), ==, arch ? 2 : USER + 16);
+        wr(ler_from, 1);
+        wr(ler_to, 2);
+        g_assert_cmphex(rd(ler_from), ==, arch ? 1 : USER);
+        g_assert_cmphex(rd(ler_to), ==, arch ? 2 : USER + 16);
     }
 }
 
@@ -1207,6 +1214,13 @@ static void test_pmi(void)
     }
     wr(DEBUGCTL, LBR);
     g_assert_cmphex(branch_wants(&state, &config, true, true), ==, 0);
+    be_intel(BONNELL);
+    config.pmu_version = 3;
+    wr(DEBUGCTL, LBR | BTF | TR | BTS | BTINT);
+    branch_pmi(&state, &config, false);
+    g_assert_cmphex(rd(DEBUGCTL), ==, LBR | BTF | TR | BTS | BTINT);
+    branch_pmi(&state, &config, true);
+    g_assert_cmphex(rd(DEBUGCTL), ==, BTF | BTS | BTINT);
     be_k7();
     wr(DEBUGCTL, LBR);
     branch_pmi(&state, &config, true);

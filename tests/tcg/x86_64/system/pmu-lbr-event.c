@@ -321,8 +321,8 @@ static void test_last_exception(void)
 
     set_up(USER_CODE64, (uintptr_t)jmp_ud);
     run_recorded(UD, on_ud);
-    r = (Record) { rdmsr(MSR_LER_FROM) & ADDRESS_MASK,
-                   rdmsr(MSR_LER_TO) & ADDRESS_MASK };
+    r = (Record) { rdmsr(MSR_LER_FROM + lbr->to_first) & ADDRESS_MASK,
+                   rdmsr(MSR_LER_TO - lbr->to_first) & ADDRESS_MASK };
     report(goes(r, (uintptr_t)jmp_ud_at, (uintptr_t)jmp_ud_to),
            "the branch before an exception");
     if (is_arch()) {
@@ -476,6 +476,9 @@ static void test_freeze(void)
 {
     unsigned version = cpuid_reg(0xa, 0, 0) & 0xff;
     uint64_t frozen = version >= 4 ? LBR_FRZ : 0;
+    /* Bonnell's switches off trace messages, too. */
+    uint32_t tr = !is_arch() && (cpuid_reg(1, 0, 3) >> 21 & 1) ? TR : 0;
+    uint32_t tr_left = lbr->model == 28 ? 0 : tr;
     static const struct {
         const char *what;
         Place *code, *from, *to;
@@ -514,7 +517,7 @@ static void test_freeze(void)
         set_up(USER_CODE64, (uintptr_t)ways[i].code);
         start_branches(ways[i].left, EVTSEL_USR);
         wrmsr(MSR_DEBUGCTL, FREEZE_LBRS_ON_PMI);
-        lbr_on |= is_arch() ? 0 : FREEZE_LBRS_ON_PMI;
+        lbr_on |= is_arch() ? 0 : FREEZE_LBRS_ON_PMI | tr;
         lbr_start();
         run();
         stop_branches();
@@ -524,7 +527,7 @@ static void test_freeze(void)
              goes(r, (uintptr_t)ways[i].from, (uintptr_t)ways[i].to);
         report(ok, "a PMI of %s that freezes: the branch is the last",
                ways[i].what);
-        report(got == (FREEZE_LBRS_ON_PMI |
+        report(got == (FREEZE_LBRS_ON_PMI | tr_left |
                        (version >= 4 && !is_arch() ? DEBUGCTL_LBR : 0)) &&
                (rdmsr(MSR_GLOBAL_STATUS) & LBR_FRZ) == frozen &&
                (!is_arch() || rdmsr(MSR_LBR_CTL) == lbr_on),
@@ -542,7 +545,7 @@ static void test_freeze(void)
                               (uintptr_t)on_ud),
                    "nothing is recorded until LBR_FRZ is cleared");
         }
-        lbr_on &= ~FREEZE_LBRS_ON_PMI;
+        lbr_on &= ~(FREEZE_LBRS_ON_PMI | tr);
         lbr_stop();
         wrmsr(MSR_DEBUGCTL, 0);
         wrmsr(MSR_GLOBAL_STATUS_RESET, rdmsr(MSR_GLOBAL_STATUS));
