@@ -34,7 +34,8 @@ static RetireWants branch_retire_wants(CPUX86State *env, RetireRow row)
             wants |= RETIRE_WANT_LBR_OF(i);
         }
     }
-    if (wants && (here & BRANCH_WANT_PREDICTIONS)) {
+    if ((here & BRANCH_WANT_PREDICTIONS) &&
+        (wants || (here & BRANCH_WANT_BTS))) {
         wants |= RETIRE_WANT_PREDICT;
     }
     if (here & BRANCH_WANT_CALL_STACK) {
@@ -105,7 +106,8 @@ void branch_cpu_release(CPUX86State *env)
 
     held->valid = false;
     stored(env, bts_record_any(&cpu->branch, &cpu->branch_config,
-                               held->from, held->to, ds_host, &space));
+                               held->from, held->to, held->predicted, ds_host,
+                               &space));
 }
 
 /*
@@ -113,13 +115,13 @@ void branch_cpu_release(CPUX86State *env)
  * of the branch, too, it comes first (SDM 18.4.4).
  */
 static void store(CPUX86State *env, uint64_t from, uint32_t cs_base,
-                  uint64_t to, bool hold)
+                  uint64_t to, bool predicted, bool hold)
 {
     X86CPU *cpu = env_archcpu(env);
 
     cpu->branch_cs_base = retire_cs_base(env);
     cpu->branch_held = (BranchHeld) {
-        true, retire_linear(from, cs_base),
+        true, predicted, retire_linear(from, cs_base),
         retire_linear(to, cpu->branch_cs_base)
     };
     if (!hold) {
@@ -135,25 +137,28 @@ static void branch_retire_taken(CPUX86State *env, uint64_t from, uint64_t to,
     DsSpace space = ds_space(env);
 
     if (unlikely(cs_base | cpu->branch_cs_base | cpu->pmu.pebs_armed)) {
-        store(env, from, cs_base, to,
+        store(env, from, cs_base, to, !mispredicted,
               pmu_pebs_near(&cpu->pmu, (PmuRow)retire_row(env)));
     } else {
         stored(env, bts_record(&cpu->branch, &cpu->branch_config, from, to,
-                               bts_quick, ds_host, &space));
+                               !mispredicted, bts_quick, ds_host, &space));
     }
     if (unlikely(cpu->pmu.pmi) && !observed) {
         pmu_cpu_bts(env);
     }
 }
 
-/* Here near branches do not come: that is why CS may be another one. */
+/*
+ * Here near branches do not come: that is why CS may be another one.  Nothing
+ * predicts these.
+ */
 static void store_far(CPUX86State *env, uint64_t ip, bool hold)
 {
     X86CPU *cpu = env_archcpu(env);
 
     if (branch_cpu_wants(cpu, retire_row(env) == RETIRE_OS) &
         BRANCH_WANT_BTS) {
-        store(env, ip, cpu->branch_cs_base, env->eip, hold);
+        store(env, ip, cpu->branch_cs_base, env->eip, false, hold);
     } else {
         cpu->branch_cs_base = retire_cs_base(env);
     }

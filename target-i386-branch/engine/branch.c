@@ -79,13 +79,15 @@ enum {
     HAS_NOTHING = 1 << 13,  /* but single step on branches */
     HAS_ALWAYS = 1 << 14,
     HAS_LER_TO = 1 << 15,   /* HAS_LER, the other way round */
-    HAS_TR_OFF = 1 << 17,   /* FREEZE_LBRS_ON_PMI clears TR, too; no MSR */
+    /* Nor are these. */
+    HAS_PREDICTED = 1 << 16,    /* in BTS's records */
+    HAS_TR_OFF = 1 << 17,   /* FREEZE_LBRS_ON_PMI clears TR, too */
 };
 
 #define RECORDS     (HAS_PAIR | HAS_PACKED | HAS_LOW | HAS_HIGH | HAS_INFO | \
                      HAS_SELECT | HAS_LER | HAS_LER_TO | HAS_ARCH)
 #define HAS_TOS     (HAS_PACKED | HAS_LOW | HAS_HIGH)
-#define PACKED      (HAS_PACKED | HAS_DS)
+#define PACKED      (HAS_PACKED | HAS_DS | HAS_PREDICTED)
 #define LOW         (HAS_LOW | HAS_LER | HAS_DS | HAS_DS64)
 #define HIGH        (HAS_HIGH | HAS_LER | HAS_DS | HAS_DS64 | HAS_SELECT)
 #define STACK       (HIGH | HAS_CALL_STACK)
@@ -112,13 +114,17 @@ static const BranchFlavour
     bonnell = { "Bonnell", LOW | HAS_TR_OFF, 8, FORMAT_EIP, 0 },
     silvermont = { "Silvermont", LOW | HAS_SELECT, 8, FORMAT_EIP, 0 },
     knights = { "Knights Landing", HIGH, 8, FORMAT_FLAGS, 0 },
-    nehalem = { "Nehalem", HIGH, 16, FORMAT_FLAGS, UNCORE },
-    sandy_bridge = { "Sandy Bridge", HIGH, 16, FORMAT_FLAGS, UNCORE },
-    haswell = { "Haswell", STACK, 16, FORMAT_TSX, UNCORE },
-    skylake = { "Skylake", STACK | HAS_INFO, 32, FORMAT_INFO, UNCORE },
+    nehalem = { "Nehalem", HIGH | HAS_PREDICTED, 16, FORMAT_FLAGS, UNCORE },
+    sandy_bridge = { "Sandy Bridge", HIGH | HAS_PREDICTED, 16, FORMAT_FLAGS,
+                     UNCORE },
+    haswell = { "Haswell", STACK | HAS_PREDICTED, 16, FORMAT_TSX, UNCORE },
+    skylake = { "Skylake", STACK | HAS_INFO | HAS_PREDICTED, 32, FORMAT_INFO,
+                UNCORE },
     goldmont = { "Goldmont", STACK, 32, FORMAT_TIME, 0 },
     goldmont_plus = { "Goldmont Plus", STACK | HAS_INFO, 32, FORMAT_INFO2, 0 },
-    architectural = { "architectural", ARCH, 32, FORMAT_ARCH, UNCORE },
+    architectural = { "architectural", ARCH | HAS_PREDICTED, 32, FORMAT_ARCH,
+                      UNCORE },
+    gracemont = { "architectural", ARCH, 32, FORMAT_ARCH, UNCORE },
     k7 = { "K7", AMD, 1, FORMAT_32, PINS },
     zen4 = { "LbrExtV2", AMD | HAS_V2, 16, FORMAT_V2, PINS },
     nothing = { "none", HAS_NOTHING, 0, FORMAT_32, 0 };
@@ -177,7 +183,11 @@ static const struct {
     { BRANCH_VENDOR_INTEL, 6, 6, 0x86, 0x86, &goldmont_plus },  /* Tremont */
     { BRANCH_VENDOR_INTEL, 6, 6, 0x96, 0x96, &goldmont_plus },
     { BRANCH_VENDOR_INTEL, 6, 6, 0x9c, 0x9c, &goldmont_plus },
-    /* What came later is architectural; so are Golden Cove and Crestmont. */
+    { BRANCH_VENDOR_INTEL, 6, 6, 0xaf, 0xaf, &gracemont },      /* Crestmont */
+    { BRANCH_VENDOR_INTEL, 6, 6, 0xb6, 0xb6, &gracemont },
+    { BRANCH_VENDOR_INTEL, 6, 6, 0xbe, 0xbe, &gracemont },
+    { BRANCH_VENDOR_INTEL, 6, 6, 0xdd, 0xdd, &gracemont },      /* Darkmont */
+    /* What came later is architectural; so is Golden Cove. */
     { BRANCH_VENDOR_INTEL, 6, 6, 0x10, 0xff, &architectural },
     { BRANCH_VENDOR_INTEL, 0x12, 0x13, 0x00, 0xff, &architectural },
     { BRANCH_VENDOR_AMD, 0x19, 0x19, 0x10, 0x1f, &zen4 },
@@ -310,6 +320,7 @@ void branch_config_init(BranchConfig *config, const BranchFlavour *flavour,
         .ds = bts && pmu && (all & HAS_DS),
         .dtes64 = bts && pmu && (all & HAS_DS64),
         .ds_cpl = bts && pmu && (all & HAS_DS64),
+        .bts_predicted = all & HAS_PREDICTED,
         .va_bits = 48,
         .insn_clocks = 1,
     };
@@ -669,7 +680,10 @@ uint32_t branch_wants(const BranchState *s, const BranchConfig *config,
             break;
         }
     }
-    wants |= (s->debugctl & (bts | bts_off)) == bts ? BRANCH_WANT_BTS : 0;
+    if ((s->debugctl & (bts | bts_off)) == bts) {
+        wants |= BRANCH_WANT_BTS |
+                 (config->bts_predicted ? BRANCH_WANT_PREDICTIONS : 0);
+    }
     return wants | (s->debugctl & BRANCH_DEBUGCTL_BTF ? BRANCH_WANT_BTF : 0);
 }
 

@@ -114,6 +114,7 @@ typedef struct BranchConfig {
     bool ds;                /* CPUID.1:EDX[21] */
     bool dtes64;            /* CPUID.1:ECX[2] */
     bool ds_cpl;            /* CPUID.1:ECX[4] */
+    bool bts_predicted;     /* there is such a bit in its records */
     uint8_t pmu_version;    /* PmuConfig.version */
     uint8_t va_bits;        /* of a linear address: 32, 48 (the default), 57 */
     uint32_t insn_clocks;   /* that an instruction takes; 1 by default */
@@ -224,7 +225,7 @@ BranchAccess branch_wrmsr(BranchState *s, const BranchConfig *config,
  * RET is branch_pop(); if they are to be recorded.  Others are not.
  */
 #define BRANCH_WANT_CALL_STACK  (1u << 16)
-#define BRANCH_WANT_PREDICTIONS (1u << 17)  /* BranchRing.what is shown */
+#define BRANCH_WANT_PREDICTIONS (1u << 17)  /* they are shown, by whichever */
 #define BRANCH_WANT_CYCLES      (1u << 18)  /* so are .cycles */
 #define BRANCH_WANT_BTS         (1u << 19)  /* all are for bts_record() */
 /* If TF is set, it traps behind a branch only, be it recorded or not. */
@@ -263,7 +264,7 @@ typedef struct BranchSource {
 
 /* A branch of which PEBS may have a record, which comes before that of BTS */
 typedef struct BranchHeld {
-    bool valid;
+    bool valid, predicted;
     uint64_t from, to;
 } BranchHeld;
 

@@ -1182,7 +1182,8 @@ static void test_debug(void)
     g_assert_true(branch_debug(&state));
     g_assert_false(branch_debug(&state));
     g_assert_cmphex(rd(DEBUGCTL), ==, TR | BTS | BTINT);
-    g_assert_cmphex(wants(true), ==, BRANCH_WANT_BTS);
+    g_assert_cmphex(wants(true), ==,
+                    BRANCH_WANT_BTS | BRANCH_WANT_PREDICTIONS);
     g_assert_cmphex(rd(HIGH_FROM + 1), ==, 1);
 
     /* IA32_LBR_CTL.LBREn is cleared, too. */
@@ -1590,8 +1591,50 @@ static void set_area(uint64_t area, uint64_t base, uint64_t index,
 
 static BtsResult bts(uint64_t from, uint64_t to, bool fast)
 {
-    return bts_record(&state, &config, from, to, fast ? quick : never, host,
-                      memory);
+    return bts_record(&state, &config, from, to, false, fast ? quick : never,
+                      host, memory);
+}
+
+/* Bit 4 of the third field, where the manual has it */
+static void test_predicted(void)
+{
+    static const struct {
+        unsigned model;
+        bool has;
+    } tests[] = {
+        { PENTIUM_M, true }, { CORE_DUO, true }, { CORE2, false },
+        { BONNELL, false }, { SILVERMONT, false }, { KNIGHTS, false },
+        { NEHALEM, true }, { SANDY_BRIDGE, true }, { HASWELL, true },
+        { SKYLAKE, true }, { GOLDMONT, false }, { GOLDMONT_PLUS, false },
+        { TREMONT, false }, { SAPPHIRE_RAPIDS, true }, { 0xaf, false },
+        { 0xb6, false }, { 0xbe, false }, { 0xdd, false }, { 0xad, true },
+    };
+
+    memory = g_new0(Memory, 1);
+    memory->base = 0xc0000000;
+    for (unsigned i = 0; i < G_N_ELEMENTS(tests); i++) {
+        uint64_t base = memory->base + PAGE;
+        unsigned size;
+
+        be_intel(tests[i].model);
+        size = config.dtes64 ? 8 : 4;
+        wr(DEBUGCTL, TR | BTS);
+        g_assert_cmphex(wants(true), ==, BRANCH_WANT_BTS |
+                        (tests[i].has ? BRANCH_WANT_PREDICTIONS : 0));
+        for (int n = 0; n < 4; n++) {
+            set_area(memory->base, base, base, base + PAGE, 0);
+            g_assert_cmpint(bts_record(&state, &config, 1, 2, n & 1,
+                                       n & 2 ? quick : never, host, memory),
+                            ==, BTS_STORED);
+            g_assert_cmphex(peek(base + 2 * size, size), ==,
+                            tests[i].has && n & 1 ? 0x10 : 0);
+        }
+        wr(DEBUGCTL, TR | BTS | BTINT);
+        g_assert_true(branch_bts_interrupts(&state));
+        wr(DEBUGCTL, BTS | BTINT);
+        g_assert_false(branch_bts_interrupts(&state));
+    }
+    g_free(memory);
 }
 
 static void test_bts(void)
@@ -1604,7 +1647,9 @@ static void test_bts(void)
     };
 
     memory = g_new0(Memory, 1);
+    /* Each of these processors has predictions in records. */
     for (unsigned i = 0; i < G_N_ELEMENTS(tests); i++) {
+        const uint32_t on = BRANCH_WANT_BTS | BRANCH_WANT_PREDICTIONS;
         bool fast = tests[i].fast;
         unsigned size, n;
         uint64_t area, base, top;
@@ -1621,14 +1666,14 @@ static void test_bts(void)
         wr(DEBUGCTL, BTS);
         g_assert_cmphex(wants(true), ==, 0);
         wr(DEBUGCTL, TR | BTS);
-        g_assert_cmphex(wants(true), ==, BRANCH_WANT_BTS);
-        g_assert_cmphex(wants(false), ==, BRANCH_WANT_BTS);
+        g_assert_cmphex(wants(true), ==, on);
+        g_assert_cmphex(wants(false), ==, on);
         if (config.ds_cpl) {
             wr(DEBUGCTL, TR | BTS | OFF_OS);
             g_assert_cmphex(wants(true), ==, 0);
-            g_assert_cmphex(wants(false), ==, BRANCH_WANT_BTS);
+            g_assert_cmphex(wants(false), ==, on);
             wr(DEBUGCTL, TR | BTS | OFF_USR);
-            g_assert_cmphex(wants(true), ==, BRANCH_WANT_BTS);
+            g_assert_cmphex(wants(true), ==, on);
             g_assert_cmphex(wants(false), ==, 0);
         }
 
@@ -1757,5 +1802,6 @@ int main(int argc, char *argv[])
     g_test_add_func("/branch/bad", test_bad);
     g_test_add_func("/branch/load", test_load);
     g_test_add_func("/branch/bts", test_bts);
+    g_test_add_func("/branch/bts-predicted", test_predicted);
     return g_test_run();
 }

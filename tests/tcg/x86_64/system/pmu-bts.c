@@ -29,6 +29,8 @@ enum { DB = 1, NMI = 2, BP = 3, OF = 4, DF = 8, VECTOR = 0x40 };
 #define CODE_PAGE               (WINDOW_PAGES - 1)
 
 static bool dtes64, ds_cpl;
+static bool predicts;           /* Records have predictions. */
+#define PREDICTED               0x10u
 static unsigned size;           /* of a field: 8 bytes, or 4 */
 #define RECORD                  (3 * size)
 
@@ -106,10 +108,16 @@ static uint64_t to_of(unsigned n)
     return get_field(record_at(n), 1);
 }
 
+/* What @record says, but for addresses */
+static bool has_flags(const void *record)
+{
+    return !(get_field(record, 2) & ~(uint64_t)(predicts ? PREDICTED : 0));
+}
+
 static bool is_record(unsigned n, const void *from, const void *to)
 {
     return n < stored() && from_of(n) == (uintptr_t)from &&
-           to_of(n) == (uintptr_t)to && get_field(record_at(n), 2) == 0;
+           to_of(n) == (uintptr_t)to && has_flags(record_at(n));
 }
 
 /* The first record that goes to @to, or what is behind the last one */
@@ -507,6 +515,38 @@ static void test_calls(void)
                is_record(2, fast_out, sysenter_to),
                "BTS_OFF_OS: what goes to CPL 3 only, from wherever");
     }
+}
+
+/* --- predictions ---------------------------------------------------------- */
+
+PLACE(guess_at);
+PLACE(guess_to);
+PLACE(guess_ind);
+PLACE(guess_exit);
+/* The first time that JMP goes there; then a loop's branch, 60 times. */
+CODE(guess, "lea guess_to(%rip), %rbx\n guess_ind: jmp *%rbx\n ud2\n"
+     "guess_to: mov $60, %ecx\n 1: dec %ecx\n guess_at: jnz 1b\n"
+     "guess_exit:")
+
+static void test_predicted(void)
+{
+    unsigned first, last;
+
+    set_records(500, 500);
+    traced(3, guess, 0, TR | BTS);
+    first = find_to(guess);
+    last = first + 1 + 59;
+    report(is_record(first + 1, guess_ind, guess_to) &&
+           is_record(last, guess_at, guess_to + 5) &&
+           is_record(last + 1, guess_exit, stub(EXIT)),
+           "branches of which some are predicted");
+    report(get_field(record_at(last), 2) == (predicts ? PREDICTED : 0) &&
+           get_field(record_at(last - 1), 2) == (predicts ? PREDICTED : 0),
+           predicts ? "a loop's branch is" : "no record says so");
+    report(!get_field(record_at(first), 2) &&
+           !get_field(record_at(first + 1), 2) &&
+           !get_field(record_at(last + 1), 2),
+           "IRET, what has never gone there, and INT n are not");
 }
 
 /* --- threshold and end ---------------------------------------------------- */
@@ -958,12 +998,13 @@ static void test_supervisor(void)
 
 /*
  * The last field of a record, which is 0, lies over what JMP goes to: ADD %AL,
- * (%RAX) instead of INC %ECX, four times.
+ * (%RAX) instead of INC %ECX, four times.  With PREDICTED, the first one is an
+ * ADC, and there is no carry.
  */
 static void __attribute__((naked)) smc(void)
 {
     asm("smc_start:\n"
-        "1:  dec %edx\n"
+        "1:  sub $1, %edx\n"
         "    jz 2f\n"
         "    jmp smc_next\n"
         "    .skip 24 * 22, 0xcc\n"
@@ -1029,7 +1070,7 @@ static int find_flat(uint64_t from, uint64_t to)
     for (unsigned i = 0; i < n; i++) {
         if (get_field(flat + i * RECORD, 0) == from &&
             get_field(flat + i * RECORD, 1) == to &&
-            get_field(flat + i * RECORD, 2) == 0) {
+            has_flags(flat + i * RECORD)) {
             return i;
         }
     }
@@ -1157,6 +1198,8 @@ int main(void)
     }
     report(!(rdmsr(MSR_MISC_ENABLE) & MISC_NO_BTS),
            "IA32_MISC_ENABLE says that there is BTS");
+    /* Not on Core 2, "Core microarchitecture" */
+    predicts = (cpuid_reg(1, 0, 0) & 0xf00f0) != 0xf0;
     dtes64 = features >> 2 & 1;
     ds_cpl = features >> 4 & 1;
     size = dtes64 ? 8 : 4;
@@ -1166,6 +1209,7 @@ int main(void)
     test_events();
     test_base();
     test_calls();
+    test_predicted();
     test_threshold();
     test_freeze();
     test_ring();
