@@ -239,9 +239,13 @@ static const Cpu cpus[] = {
       true, false, true, true },
     { INTEL, 6, 0x37, "Silvermont", 2, 8, LOW_FROM, LOW_TO, 0, 1,
       true, true, true, true },
-    { INTEL, 6, 0x57, "Knights Landing", 3, 8, HIGH_FROM, HIGH_TO, 0, 1,
+    { INTEL, 6, 0x5d, "Silvermont", 2, 8, LOW_FROM, LOW_TO, 0, 1,
       true, true, true, true },
-    { INTEL, 6, 0x85, "Knights Landing", 3, 8, HIGH_FROM, HIGH_TO, 0, 1,
+    { INTEL, 6, 0x75, "Silvermont", 2, 8, LOW_FROM, LOW_TO, 0, 1,
+      true, true, true, true },
+    { INTEL, 6, 0x57, "Knights Landing", 1, 8, HIGH_FROM, HIGH_TO, 0, 1,
+      true, true, true, true },
+    { INTEL, 6, 0x85, "Knights Landing", 1, 8, HIGH_FROM, HIGH_TO, 0, 1,
       true, true, true, true },
     { INTEL, 6, 0x1a, "Nehalem", 3, 16, HIGH_FROM, HIGH_TO, 0, 1,
       true, true, true, true },
@@ -259,11 +263,17 @@ static const Cpu cpus[] = {
       true, true, true, true },
     { INTEL, 6, 0x55, "Skylake", 5, 32, HIGH_FROM, HIGH_TO, LBR_INFO, 1,
       true, true, true, true },
+    { INTEL, 6, 0x66, "Skylake", 5, 32, HIGH_FROM, HIGH_TO, LBR_INFO, 1,
+      true, true, true, true },
     { INTEL, 6, 0x6a, "Skylake", 5, 32, HIGH_FROM, HIGH_TO, LBR_INFO, 1,
+      true, true, true, true },
+    { INTEL, 6, 0x9d, "Skylake", 5, 32, HIGH_FROM, HIGH_TO, LBR_INFO, 1,
       true, true, true, true },
     { INTEL, 6, 0x5f, "Goldmont", 6, 32, HIGH_FROM, HIGH_TO, 0, 1,
       true, true, true, true },
     { INTEL, 6, 0x7a, "Goldmont Plus", 7, 32, HIGH_FROM, HIGH_TO, LBR_INFO, 1,
+      true, true, true, true },
+    { INTEL, 6, 0x8a, "Goldmont Plus", 7, 32, HIGH_FROM, HIGH_TO, LBR_INFO, 1,
       true, true, true, true },
     { INTEL, 6, 0x86, "Goldmont Plus", 7, 32, HIGH_FROM, HIGH_TO, LBR_INFO, 1,
       true, true, true, true },
@@ -829,6 +839,7 @@ static BranchEntry shown(const Cpu *c, uint64_t from, uint64_t to,
 
     insns = first ? 0 : insns;
     switch (c->caps) {
+    case 1:                 /* as Knights Landing has it */
     case 3:
     case 4:
         e.from |= flag;
