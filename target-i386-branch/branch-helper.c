@@ -140,10 +140,16 @@ static void branch_retire_taken(CPUX86State *env, uint64_t from, uint64_t to,
         store(env, from, cs_base, to, !mispredicted,
               pmu_pebs_near(&cpu->pmu, (PmuRow)retire_row(env)));
     } else {
-        stored(env, bts_record(&cpu->branch, &cpu->branch_config, from, to,
-                               !mispredicted, bts_quick, ds_host, &space));
+        BtsResult result = bts_record(&cpu->branch, &cpu->branch_config, from,
+                                      to, !mispredicted, bts_quick, ds_host,
+                                      &space);
+
+        if (likely(result == BTS_STORED)) {
+            return;
+        }
+        stored(env, result);
     }
-    if (unlikely(cpu->pmu.pmi) && !observed) {
+    if (cpu->pmu.pmi && !observed) {
         pmu_cpu_bts(env);
     }
 }
