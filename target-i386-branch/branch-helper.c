@@ -34,7 +34,8 @@ static RetireWants branch_retire_wants(CPUX86State *env, RetireRow row)
             wants |= RETIRE_WANT_LBR_OF(i);
         }
     }
-    if (wants && (here & BRANCH_WANT_PREDICTIONS)) {
+    if ((here & BRANCH_WANT_PREDICTIONS) &&
+        (wants || (here & BRANCH_WANT_BTS))) {
         wants |= RETIRE_WANT_PREDICT;
     }
     if (here & BRANCH_WANT_CALL_STACK) {
@@ -80,7 +81,7 @@ static void stored(CPUX86State *env, BtsResult result)
 {
     switch (result) {
     case BTS_PMI:
-        pmu_cpu_signal(env);
+        pmu_raise(&env_archcpu(env)->pmu);
         break;
     case BTS_NO_AREA:
         qemu_log_mask(LOG_GUEST_ERROR, "BTS: the DS area at %016" PRIx64
@@ -105,7 +106,8 @@ void branch_cpu_release(CPUX86State *env)
 
     held->valid = false;
     stored(env, bts_record_any(&cpu->branch, &cpu->branch_config,
-                               held->from, held->to, ds_host, &space));
+                               held->from, held->to, held->predicted, ds_host,
+                               &space));
 }
 
 /*
@@ -113,13 +115,13 @@ void branch_cpu_release(CPUX86State *env)
  * of the branch, too, it comes first (SDM 18.4.4).
  */
 static void store(CPUX86State *env, uint64_t from, uint32_t cs_base,
-                  uint64_t to, bool hold)
+                  uint64_t to, bool predicted, bool hold)
 {
     X86CPU *cpu = env_archcpu(env);
 
     cpu->branch_cs_base = retire_cs_base(env);
     cpu->branch_held = (BranchHeld) {
-        true, retire_linear(from, cs_base),
+        true, predicted, retire_linear(from, cs_base),
         retire_linear(to, cpu->branch_cs_base)
     };
     if (!hold) {
@@ -127,33 +129,42 @@ static void store(CPUX86State *env, uint64_t from, uint32_t cs_base,
     }
 }
 
-static void branch_retire_taken(CPUX86State *env, uint64_t from, uint64_t to)
+static void branch_retire_taken(CPUX86State *env, uint64_t from, uint64_t to,
+                                bool mispredicted, bool observed)
 {
     X86CPU *cpu = env_archcpu(env);
     uint32_t cs_base = retire_cs_base(env);
     DsSpace space = ds_space(env);
-    BtsResult result;
 
     if (unlikely(cs_base | cpu->branch_cs_base | cpu->pmu->pebs_armed)) {
-        store(env, from, cs_base, to,
+        store(env, from, cs_base, to, !mispredicted,
               pmu_pebs_near(cpu->pmu, (PmuRow)retire_row(env)));
-        return;
-    }
-    result = bts_record(&cpu->branch, &cpu->branch_config, from, to, bts_quick,
-                        ds_host, &space);
-    if (result != BTS_STORED) {
+    } else {
+        BtsResult result = bts_record(&cpu->branch, &cpu->branch_config, from,
+                                      to, !mispredicted, bts_quick, ds_host,
+                                      &space);
+
+        if (likely(result == BTS_STORED)) {
+            return;
+        }
         stored(env, result);
+    }
+    if (cpu->pmu->pmi && !observed) {
+        pmu_cpu_bts(env);
     }
 }
 
-/* Here near branches do not come: that is why CS may be another one. */
+/*
+ * Here near branches do not come: that is why CS may be another one.  Nothing
+ * predicts these.
+ */
 static void store_far(CPUX86State *env, uint64_t ip, bool hold)
 {
     X86CPU *cpu = env_archcpu(env);
 
     if (branch_cpu_wants(cpu, retire_row(env) == RETIRE_OS) &
         BRANCH_WANT_BTS) {
-        store(env, ip, cpu->branch_cs_base, env->eip, hold);
+        store(env, ip, cpu->branch_cs_base, env->eip, false, hold);
     } else {
         cpu->branch_cs_base = retire_cs_base(env);
     }
@@ -197,7 +208,6 @@ static void branch_retire_delivered(CPUX86State *env, RetireRow row,
 {
     X86CPU *cpu = env_archcpu(env);
     BranchSource *source = &cpu->branch_source;
-    uint64_t debugctl = cpu->branch.debugctl;
 
     if (source->valid) {
         row = source->os ? RETIRE_OS : RETIRE_USR;
@@ -206,14 +216,15 @@ static void branch_retire_delivered(CPUX86State *env, RetireRow row,
     }
     if (vector == EXCP01_DB) {
         /* Registers have no record of it. */
-        branch_debug(&cpu->branch);
+        if (branch_debug(&cpu->branch)) {
+            cpu_sync_retire(env);
+        }
         store_far(env, ip, false);
     } else {
         record(env, row, ip, BRANCH_EVENT, false);
     }
-    /* Or a PMI of BTS has done that. */
-    if (cpu->branch.debugctl != debugctl) {
-        cpu_sync_retire(env);
+    if (unlikely(cpu->pmu->pmi)) {
+        pmu_cpu_bts(env);
     }
 }
 

@@ -69,7 +69,9 @@ static RetireWants pmu_retire_wants(CPUX86State *env, RetireRow row)
                 env->hflags & HF_GUEST_MASK);
     wanted = pmu_wanted(s, (PmuRow)row);
     if (!wanted) {
-        return 0;
+        /* It may be a PMI of BTS that pmu_retire_sync() takes. */
+        return branch_bts_interrupts(&env_archcpu(env)->branch) ?
+               RETIRE_WANT_COUNT : 0;
     }
     if (wanted & PMU_MISPREDICTED) {
         wants |= RETIRE_WANT_CLASSES | RETIRE_WANT_PREDICT;
@@ -193,7 +195,7 @@ static void deliver_pmi(CPUState *cs, run_on_cpu_data masks)
     apic_deliver_pmi(X86_CPU(cs)->apic_state, masks.host_int);
 }
 
-void pmu_cpu_signal(CPUX86State *env)
+static void signal_pmi(CPUX86State *env)
 {
     X86CPU *cpu = env_archcpu(env);
     CPUState *cs = CPU(cpu);
@@ -237,7 +239,7 @@ static bool pmu_retire_sync(CPUX86State *env, const RetireStory *story)
     }
     pmi = pmu_sync(cpu->pmu, &cpu->pmu_config);
     if (pmi) {
-        pmu_cpu_signal(env);
+        signal_pmi(env);
     }
     return pmi || cpu->pmu_config.netburst;
 }
@@ -268,6 +270,15 @@ const RetireObserver pmu_observer = {
     .count = pmu_retire_count,
     .observe = pmu_retire_observe,
 };
+
+void pmu_cpu_bts(CPUX86State *env)
+{
+    retire_cpu_settle(env);
+    pmu_retire_sync(env, NULL);
+    cpu_sync_retire(env);
+    /* What is not wanted any more is, in blocks that follow without a check. */
+    retire_expire(&env->retire);
+}
 
 void pmu_cpu_interrupt(CPUX86State *env)
 {
@@ -337,7 +348,7 @@ void pmu_cpu_wrmsr(CPUX86State *env, uint32_t msr, uint64_t val, uintptr_t ra)
     }
     trace_pmu_wrmsr(CPU(cpu)->cpu_index, msr, val);
     if (!asked && pmu_asks(&cpu->pmu_config)) {
-        pmu_cpu_signal(env);
+        signal_pmi(env);
     }
     while (pmu_take_unknown(s, &event)) {
         trace_pmu_unknown_event(CPU(cpu)->cpu_index, event & 0xfff,

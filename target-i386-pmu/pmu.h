@@ -52,8 +52,8 @@ uint64_t pmu_cpu_rdmsr(CPUX86State *env, uint32_t msr, uintptr_t ra);
 void pmu_cpu_wrmsr(CPUX86State *env, uint32_t msr, uint64_t val, uintptr_t ra);
 uint64_t pmu_cpu_misc_enable(CPUX86State *env, uint64_t val);
 
-/* Signal a PMI, whatever it is for. */
-void pmu_cpu_signal(CPUX86State *env);
+/* PmuState.pmi is set, what has retired can be reported, and nobody is told. */
+void pmu_cpu_bts(CPUX86State *env);
 
 /* With pmu_tags(), the instruction of @story has retired: tag its load. */
 void pebs_cpu_tag(CPUX86State *env, const RetireStory *story);

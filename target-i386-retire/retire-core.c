@@ -512,10 +512,13 @@ void helper_retire_observe(CPUX86State *env, target_ulong ip, uint32_t desc)
             (uint16_t)desc & ~RETIRE_ROW_BRANCH);
 }
 
-/* The near branch at @from has been taken. */
-void helper_retire_taken(CPUX86State *env, target_ulong from, target_ulong to)
+/* The near branch at @from has been taken; @what is as for branch_push(). */
+void helper_retire_taken(CPUX86State *env, target_ulong from, target_ulong to,
+                         uint64_t what, uint32_t observed)
 {
-    retire_models(env)->taken->taken(env, from, to);
+    retire_models(env)->taken->taken(env, from, to,
+                                     what & RETIRE_BRANCH_MISPREDICTED,
+                                     observed);
 }
 
 /*

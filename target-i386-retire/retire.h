@@ -32,8 +32,13 @@ typedef struct RetireObserver {
      * Returns whether that may have changed what this observer wants.
      */
     bool (*observe)(CPUX86State *env, const RetireStory *story);
-    /* RETIRE_WANT_TAKEN: effective addresses; EIP need not be that of @to. */
-    void (*taken)(CPUX86State *env, uint64_t from, uint64_t to);
+    /*
+     * RETIRE_WANT_TAKEN: effective addresses; EIP need not be that of @to.
+     * What has retired, with the branch, can be reported, unless @observed:
+     * then it is going to be.
+     */
+    void (*taken)(CPUX86State *env, uint64_t from, uint64_t to,
+                  bool mispredicted, bool observed);
     /*
      * An exception or interrupt @vector has been delivered, which came at
      * effective address @ip in @row.  EIP is that of the handler.

@@ -24,7 +24,10 @@
 
 #define CFG_LBRV2EN         (1u << 6)   /* DBG_EXTN_CFG */
 
-/* CPUID.1CH */
+/*
+ * CPUID.1CH, as processors have it (Linux' intel_pmu_arch_lbr_init() asks for
+ * all of it), but for deep C-states and, on some, counters of events.
+ */
 #define LEAF_DEPTHS         0x0bu       /* EAX: 8, 16 and 32 */
 #define LEAF_FILTERS        7u          /* EBX: CPL, classes, call stack */
 #define LEAF_INFO           7u          /* ECX: mispredictions, cycles, types */
@@ -55,6 +58,7 @@ typedef enum Format {
     FORMAT_TSX,
     FORMAT_INFO,
     FORMAT_TIME,
+    FORMAT_INFO2,           /* FORMAT_INFO, without transactions */
     FORMAT_ARCH = 0x3f,
     FORMAT_V2,              /* AMD's */
 } Format;
@@ -77,12 +81,17 @@ enum {
     HAS_AMD = 1 << 12,
     HAS_NOTHING = 1 << 13,  /* but single step on branches */
     HAS_ALWAYS = 1 << 14,
+    HAS_LER_TO = 1 << 15,   /* HAS_LER, the other way round */
+    /* Nor are these. */
+    HAS_PREDICTED = 1 << 16,    /* in BTS's records */
+    HAS_TR_OFF = 1 << 17,   /* FREEZE_LBRS_ON_PMI clears TR, too */
+    HAS_SAYS_LIP = 1 << 18, /* FORMAT_LIP is what it says it has */
 };
 
 #define RECORDS     (HAS_PAIR | HAS_PACKED | HAS_LOW | HAS_HIGH | HAS_INFO | \
-                     HAS_SELECT | HAS_LER | HAS_ARCH)
+                     HAS_SELECT | HAS_LER | HAS_LER_TO | HAS_ARCH)
 #define HAS_TOS     (HAS_PACKED | HAS_LOW | HAS_HIGH)
-#define PACKED      (HAS_PACKED | HAS_LER | HAS_DS)
+#define PACKED      (HAS_PACKED | HAS_DS | HAS_PREDICTED)
 #define LOW         (HAS_LOW | HAS_LER | HAS_DS | HAS_DS64)
 #define HIGH        (HAS_HIGH | HAS_LER | HAS_DS | HAS_DS64 | HAS_SELECT)
 #define STACK       (HIGH | HAS_CALL_STACK)
@@ -99,27 +108,71 @@ struct BranchFlavour {
 
 #define PINS    BRANCH_DEBUGCTL_PINS
 #define TR      BRANCH_DEBUGCTL_TR
+#define UNCORE  BRANCH_DEBUGCTL_UNCORE
 
+/*
+ * Where each column comes from: the manual's place, and who else has it so.
+ * EDK II's are the headers in MdePkg/Include/Register/Intel/Msr; Linux' are in
+ * arch/x86/events, if nothing else is said; Xen's is arch/x86/hvm/vmx/vmx.c.
+ *
+ * @has, of registers: SDM vol. 4, APM; Xen (Core 2, and all since then that are
+ *   not architectural), Linux' intel/lbr.c (Knights Landing, architectural),
+ *   EDK II's P6Msr.h, PentiumMMsr.h and CoreMsr.h; Linux' amd/lbr.c and Xen's
+ *   calc_ler_msr() (AMD).
+ *   HAS_LER_TO: SDM vol. 4's table of Pentium M alone, which is PentiumMMsr.h,
+ *   too.  Xen takes 1DDH of all processors of family 6 for FROM.
+ *   HAS_DS, HAS_DS64: what CPUID of such a processor says.
+ *   HAS_PREDICTED: SDM 17.4.9 alone: not on Core 2 ("Core microarchitecture")
+ *   and Atoms, which Knights Landing is taken for, too.
+ *   HAS_CALL_STACK: SDM 17.6, 17.7, 17.9, 17.10; hsw_lbr_sel_map in Linux'
+ *   intel/lbr.c, which Skylake's and Goldmont's have there, too.
+ *   HAS_TR_OFF: SDM 17.5 alone.
+ * @depth: SDM 17.4.8, table 17-4; Xen, Linux' intel/lbr.c; EDK II (the first
+ *   three); CPUID 8000_0022 (AMD).
+ * @format: SDM 17.4.8.1 and the sections of generations; FORMAT_32: EDK II.
+ *   That of Core 2, Bonnell and Silvermont has no flags in intel/lbr.c, either,
+ *   but whether it is FORMAT_EIP or FORMAT_LIP, nobody else tells.  Others: the
+ *   layouts in NehalemMsr.h, SandyBridgeMsr.h, HaswellMsr.h, SkylakeMsr.h,
+ *   GoldmontMsr.h (mispredicted in FROM, cycles in TO) and GoldmontPlusMsr.h (a
+ *   third register), what intel_pmu_lbr_init() makes of them, and Xen's
+ *   lbr_tsx_fixup_check() (Haswell).  FORMAT_INFO2's third one has no bits of
+ *   transactions: LBR_FORMAT_INFO2 there.
+ *   HAS_SAYS_LIP: intel_pmu_lbr_init_knl() corrects that, by a test of one.
+ * @debugctl: SDM vol. 4, table 2-2, and chapter 17's figures; EDK II.
+ *   UNCORE: there "06_1AH", Sandy Bridge's own table, and "what applies to
+ *   Nehalem" of those since then; Intel's TDX module keeps it (from Sapphire
+ *   Rapids on).  No table of an older Atom has it.
+ */
 static const BranchFlavour
     p6 = { "P6", HAS_PAIR, 1, FORMAT_32, PINS | TR },
-    pentium_m = { "Pentium M", PACKED, 8, FORMAT_32, PINS | TR },
-    core_duo = { "Core Duo", PACKED, 8, FORMAT_32, 0 },
+    pentium_m = { "Pentium M", PACKED | HAS_LER_TO, 8, FORMAT_32, PINS | TR },
+    core_duo = { "Core Duo", PACKED | HAS_LER, 8, FORMAT_32, 0 },
     core2 = { "Core 2", LOW, 4, FORMAT_EIP, 0 },
-    bonnell = { "Bonnell", LOW, 8, FORMAT_EIP, 0 },
+    bonnell = { "Bonnell", LOW | HAS_TR_OFF, 8, FORMAT_EIP, 0 },
     silvermont = { "Silvermont", LOW | HAS_SELECT, 8, FORMAT_EIP, 0 },
-    knights = { "Knights Landing", HIGH, 8, FORMAT_FLAGS, 0 },
-    nehalem = { "Nehalem", HIGH, 16, FORMAT_FLAGS, BRANCH_DEBUGCTL_UNCORE },
-    sandy_bridge = { "Sandy Bridge", HIGH, 16, FORMAT_FLAGS, 0 },
-    haswell = { "Haswell", STACK, 16, FORMAT_TSX, 0 },
-    skylake = { "Skylake", STACK | HAS_INFO, 32, FORMAT_INFO, 0 },
-    goldmont = { "Goldmont", STACK, 32, FORMAT_FLAGS, 0 },
-    goldmont_plus = { "Goldmont Plus", STACK, 32, FORMAT_TIME, 0 },
-    architectural = { "architectural", ARCH, 32, FORMAT_ARCH, 0 },
+    knights = { "Knights Landing", HIGH | HAS_SAYS_LIP, 8, FORMAT_FLAGS, 0 },
+    nehalem = { "Nehalem", HIGH | HAS_PREDICTED, 16, FORMAT_FLAGS, UNCORE },
+    sandy_bridge = { "Sandy Bridge", HIGH | HAS_PREDICTED, 16, FORMAT_FLAGS,
+                     UNCORE },
+    haswell = { "Haswell", STACK | HAS_PREDICTED, 16, FORMAT_TSX, UNCORE },
+    skylake = { "Skylake", STACK | HAS_INFO | HAS_PREDICTED, 32, FORMAT_INFO,
+                UNCORE },
+    goldmont = { "Goldmont", STACK, 32, FORMAT_TIME, 0 },
+    goldmont_plus = { "Goldmont Plus", STACK | HAS_INFO, 32, FORMAT_INFO2, 0 },
+    architectural = { "architectural", ARCH | HAS_PREDICTED, 32, FORMAT_ARCH,
+                      UNCORE },
+    gracemont = { "architectural", ARCH, 32, FORMAT_ARCH, UNCORE },
     k7 = { "K7", AMD, 1, FORMAT_32, PINS },
     zen4 = { "LbrExtV2", AMD | HAS_V2, 16, FORMAT_V2, PINS },
     nothing = { "none", HAS_NOTHING, 0, FORMAT_32, 0 };
 
-/* The first row that fits counts. */
+/*
+ * The first row that fits counts.  Model numbers are those of SDM vol. 4, table
+ * 2-1, Linux' intel-family.h and the switch in its intel/core.c, which has all
+ * but P6 and Pentium M (EDK II has these), 5DH (SilvermontMsr.h), 66H (Xen, and
+ * SkylakeMsr.h), 75H, 8AH (four of its five cores; the fifth is Ice Lake's) and
+ * 9DH.  AMD's are those of Linux' arch/x86/kernel/cpu/amd.c.
+ */
 static const struct {
     BranchVendor vendor;
     uint8_t first_family, last_family, first_model, last_model;
@@ -156,24 +209,33 @@ static const struct {
     { BRANCH_VENDOR_INTEL, 6, 6, 0x8e, 0x8e, &skylake },    /* Kaby Lake */
     { BRANCH_VENDOR_INTEL, 6, 6, 0x9e, 0x9e, &skylake },
     { BRANCH_VENDOR_INTEL, 6, 6, 0xa5, 0xa6, &skylake },    /* Comet Lake */
+    { BRANCH_VENDOR_INTEL, 6, 6, 0x66, 0x66, &skylake },    /* Cannon Lake */
     { BRANCH_VENDOR_INTEL, 6, 6, 0x6a, 0x6a, &skylake },    /* Ice Lake */
     { BRANCH_VENDOR_INTEL, 6, 6, 0x6c, 0x6c, &skylake },
     { BRANCH_VENDOR_INTEL, 6, 6, 0x7d, 0x7e, &skylake },
+    { BRANCH_VENDOR_INTEL, 6, 6, 0x9d, 0x9d, &skylake },
     { BRANCH_VENDOR_INTEL, 6, 6, 0x8c, 0x8d, &skylake },    /* Tiger Lake */
     { BRANCH_VENDOR_INTEL, 6, 6, 0xa7, 0xa7, &skylake },    /* Rocket Lake */
     { BRANCH_VENDOR_INTEL, 6, 6, 0x37, 0x37, &silvermont },
     { BRANCH_VENDOR_INTEL, 6, 6, 0x4a, 0x4a, &silvermont },
     { BRANCH_VENDOR_INTEL, 6, 6, 0x4c, 0x4d, &silvermont },
     { BRANCH_VENDOR_INTEL, 6, 6, 0x5a, 0x5a, &silvermont },
+    { BRANCH_VENDOR_INTEL, 6, 6, 0x5d, 0x5d, &silvermont },
+    { BRANCH_VENDOR_INTEL, 6, 6, 0x75, 0x75, &silvermont },     /* Airmont */
     { BRANCH_VENDOR_INTEL, 6, 6, 0x57, 0x57, &knights },
     { BRANCH_VENDOR_INTEL, 6, 6, 0x85, 0x85, &knights },    /* Knights Mill */
     { BRANCH_VENDOR_INTEL, 6, 6, 0x5c, 0x5c, &goldmont },
     { BRANCH_VENDOR_INTEL, 6, 6, 0x5f, 0x5f, &goldmont },
     { BRANCH_VENDOR_INTEL, 6, 6, 0x7a, 0x7a, &goldmont_plus },
     { BRANCH_VENDOR_INTEL, 6, 6, 0x86, 0x86, &goldmont_plus },  /* Tremont */
+    { BRANCH_VENDOR_INTEL, 6, 6, 0x8a, 0x8a, &goldmont_plus },  /* Lakefield */
     { BRANCH_VENDOR_INTEL, 6, 6, 0x96, 0x96, &goldmont_plus },
     { BRANCH_VENDOR_INTEL, 6, 6, 0x9c, 0x9c, &goldmont_plus },
-    /* What came later is architectural; so are Golden Cove and Crestmont. */
+    { BRANCH_VENDOR_INTEL, 6, 6, 0xaf, 0xaf, &gracemont },      /* Crestmont */
+    { BRANCH_VENDOR_INTEL, 6, 6, 0xb6, 0xb6, &gracemont },
+    { BRANCH_VENDOR_INTEL, 6, 6, 0xbe, 0xbe, &gracemont },
+    { BRANCH_VENDOR_INTEL, 6, 6, 0xdd, 0xdd, &gracemont },      /* Darkmont */
+    /* What came later is architectural; so is Golden Cove. */
     { BRANCH_VENDOR_INTEL, 6, 6, 0x10, 0xff, &architectural },
     { BRANCH_VENDOR_INTEL, 0x12, 0x13, 0x00, 0xff, &architectural },
     { BRANCH_VENDOR_AMD, 0x19, 0x19, 0x10, 0x1f, &zen4 },
@@ -185,7 +247,10 @@ static const struct {
     { BRANCH_VENDOR_OTHER, 0x06, 0xff, 0x00, 0xff, &nothing },
 };
 
-/* How the classes of branches are selected. */
+/*
+ * How the classes of branches are selected: SDM 17.9, ISE and APM; LBR_JCC and
+ * so on, and ARCH_LBR_JCC, in Linux' intel/lbr.c, and the same in amd/lbr.c.
+ */
 static const struct {
     uint32_t wants;
     uint32_t select;        /* SELECT: not to be recorded */
@@ -226,8 +291,9 @@ typedef enum BranchReg {
 } BranchReg;
 
 /*
- * Where an MSR is, and who has it.  Who does not, has a #GP if there is a PMU;
- * but for those that software looks for where they never were.
+ * Where an MSR is (SDM vol. 4 and APM, and Linux' and Xen's msr-index.h), and
+ * who has it.  Who does not, has a #GP if there is a PMU; but for those that
+ * software looks for where they never were.
  */
 static const struct {
     uint32_t first, last;
@@ -248,6 +314,8 @@ static const struct {
     { 0x1dc, 0x1dc, REG_LAST_TO, HAS_PAIR, true },
     { 0x1dd, 0x1dd, REG_LER_FROM, HAS_PAIR | HAS_LER, true },
     { 0x1de, 0x1de, REG_LER_TO, HAS_PAIR | HAS_LER, true },
+    { 0x1dd, 0x1dd, REG_LER_TO, HAS_LER_TO, true },
+    { 0x1de, 0x1de, REG_LER_FROM, HAS_LER_TO, true },
     { 0x1e0, 0x1e0, REG_LER_INFO, HAS_ARCH, true },
     { 0x14ce, 0x14ce, REG_CTL, HAS_ARCH, false },
     { 0x14cf, 0x14cf, REG_DEPTH, HAS_ARCH, false },
@@ -304,6 +372,7 @@ void branch_config_init(BranchConfig *config, const BranchFlavour *flavour,
         .ds = bts && pmu && (all & HAS_DS),
         .dtes64 = bts && pmu && (all & HAS_DS64),
         .ds_cpl = bts && pmu && (all & HAS_DS64),
+        .bts_predicted = all & HAS_PREDICTED,
         .va_bits = 48,
         .insn_clocks = 1,
     };
@@ -331,7 +400,9 @@ static uint32_t has(const BranchConfig *config)
 
 uint64_t branch_perf_capabilities(const BranchConfig *config)
 {
-    return config->lbr && !is_amd(config) ? config->flavour->format : 0;
+    return !config->lbr || is_amd(config) ? 0 :
+           config->flavour->has & HAS_SAYS_LIP ? FORMAT_LIP :
+           config->flavour->format;
 }
 
 void branch_cpuid_1c(const BranchConfig *config, uint32_t regs[4])
@@ -471,6 +542,7 @@ static BranchEntry get_entry(const BranchConfig *config,
         e.from = (e.from & ~(MISPREDICTED | TSX_FLAGS)) | mispredicted;
         break;
     case FORMAT_INFO:
+    case FORMAT_INFO2:
         e.info = mispredicted | cycles;
         break;
     case FORMAT_ARCH:
@@ -647,6 +719,7 @@ uint32_t branch_wants(const BranchState *s, const BranchConfig *config,
         switch (config->flavour->format) {
         case FORMAT_TIME:
         case FORMAT_INFO:
+        case FORMAT_INFO2:
         case FORMAT_ARCH:
             wants |= BRANCH_WANT_CYCLES;
             /* fall through */
@@ -661,7 +734,10 @@ uint32_t branch_wants(const BranchState *s, const BranchConfig *config,
             break;
         }
     }
-    wants |= (s->debugctl & (bts | bts_off)) == bts ? BRANCH_WANT_BTS : 0;
+    if ((s->debugctl & (bts | bts_off)) == bts) {
+        wants |= BRANCH_WANT_BTS |
+                 (config->bts_predicted ? BRANCH_WANT_PREDICTIONS : 0);
+    }
     return wants | (s->debugctl & BRANCH_DEBUGCTL_BTF ? BRANCH_WANT_BTF : 0);
 }
 
@@ -694,9 +770,14 @@ void branch_record(BranchState *s, const BranchConfig *config,
                 branch->class);
 }
 
-void branch_debug(BranchState *s)
+bool branch_debug(BranchState *s)
 {
-    s->debugctl &= ~(uint64_t)(BRANCH_DEBUGCTL_LBR | BRANCH_DEBUGCTL_BTF);
+    const uint64_t off = BRANCH_DEBUGCTL_LBR | BRANCH_DEBUGCTL_BTF;
+    bool any = (s->debugctl & off) | (s->lbr_ctl & CTL_ENABLE);
+
+    s->debugctl &= ~off;
+    s->lbr_ctl &= ~(uint64_t)CTL_ENABLE;
+    return any;
 }
 
 void branch_pmi(BranchState *s, const BranchConfig *config, bool freeze)
@@ -704,31 +785,34 @@ void branch_pmi(BranchState *s, const BranchConfig *config, bool freeze)
     /* Since version 4 it sets LBR_FRZ (SDM 17.4.7). */
     if (freeze && !is_amd(config) && config->pmu_version < 4) {
         s->debugctl &= ~(uint64_t)BRANCH_DEBUGCTL_LBR;
+        if (config->flavour->has & HAS_TR_OFF) {
+            s->debugctl &= ~(uint64_t)BRANCH_DEBUGCTL_TR;
+        }
     }
 }
 
 void branch_smi(BranchState *s, bool freeze)
 {
-    if (!freeze) {
-        return;
-    }
-    s->smm_frozen = true;
-    s->smm_debugctl = s->debugctl;
-    s->smm_lbr_ctl = s->lbr_ctl;
-    s->debugctl &= ~(uint64_t)(BRANCH_DEBUGCTL_LBR | BRANCH_DEBUGCTL_BTF |
-                               BRANCH_DEBUGCTL_TR | BRANCH_DEBUGCTL_BTS);
+    s->smm_lbr_ctl = s->lbr_ctl & CTL_ENABLE;
     s->lbr_ctl &= ~(uint64_t)CTL_ENABLE;
+    if (freeze) {
+        s->smm_frozen = true;
+        s->smm_debugctl = s->debugctl;
+        s->debugctl &= ~(uint64_t)(BRANCH_DEBUGCTL_LBR | BRANCH_DEBUGCTL_BTF |
+                                   BRANCH_DEBUGCTL_TR | BRANCH_DEBUGCTL_BTS);
+    }
 }
 
 void branch_rsm(BranchState *s)
 {
-    if (!s->smm_frozen) {
-        return;
+    s->lbr_ctl &= ~(uint64_t)CTL_ENABLE;
+    s->lbr_ctl |= s->smm_lbr_ctl & CTL_ENABLE;
+    s->smm_lbr_ctl = 0;
+    if (s->smm_frozen) {
+        s->smm_frozen = false;
+        s->debugctl = s->smm_debugctl;
+        s->smm_debugctl = 0;
     }
-    s->smm_frozen = false;
-    s->debugctl = s->smm_debugctl;
-    s->lbr_ctl = s->smm_lbr_ctl;
-    s->smm_debugctl = s->smm_lbr_ctl = 0;
 }
 
 /*
@@ -1038,15 +1122,12 @@ bool branch_state_bad(const BranchState *s, const BranchConfig *config,
     bad |= s->lbr_ctl & ~ctl_mask(config);
     bad |= s->dbg_extn_cfg & (exists & HAS_V2 ? ~(uint64_t)CFG_LBRV2EN :
                               UINT64_MAX);
-    bad |= exists & (HAS_LER | HAS_PAIR) ? 0 : s->ler_from | s->ler_to;
+    bad |= exists & (HAS_LER | HAS_LER_TO | HAS_PAIR) ? 0 :
+           s->ler_from | s->ler_to;
     bad |= exists & HAS_ARCH ? 0 : s->ler_info;
     bad |= exists & HAS_DS ? !canonical(config, s->ds_area) : s->ds_area;
-    if (s->smm_frozen) {
-        bad |= s->smm_debugctl & ~debugctl_mask(config);
-        bad |= s->smm_lbr_ctl & ~ctl_mask(config);
-    } else {
-        bad |= s->smm_debugctl | s->smm_lbr_ctl;
-    }
+    bad |= s->smm_lbr_ctl & ~ctl_mask(config);
+    bad |= s->smm_debugctl & ~(s->smm_frozen ? debugctl_mask(config) : 0);
     return bad;
 }
 

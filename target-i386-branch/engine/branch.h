@@ -114,6 +114,7 @@ typedef struct BranchConfig {
     bool ds;                /* CPUID.1:EDX[21] */
     bool dtes64;            /* CPUID.1:ECX[2] */
     bool ds_cpl;            /* CPUID.1:ECX[4] */
+    bool bts_predicted;     /* there is such a bit in its records */
     uint8_t pmu_version;    /* PmuConfig.version */
     uint8_t va_bits;        /* of a linear address: 32, 48 (the default), 57 */
     uint32_t insn_clocks;   /* that an instruction takes; 1 by default */
@@ -150,7 +151,7 @@ typedef struct BranchState {
     /* The last branch before an exception or interrupt */
     uint64_t ler_from, ler_to, ler_info;
     uint64_t ds_area;           /* IA32_DS_AREA */
-    /* Saved at an SMI with FREEZE_WHILE_SMM, for RSM. */
+    /* Saved at an SMI, for RSM; the first one with FREEZE_WHILE_SMM. */
     uint64_t smm_debugctl, smm_lbr_ctl;
     bool smm_frozen;            /* in SMM, with FREEZE_WHILE_SMM */
 } BranchState;
@@ -224,7 +225,7 @@ BranchAccess branch_wrmsr(BranchState *s, const BranchConfig *config,
  * RET is branch_pop(); if they are to be recorded.  Others are not.
  */
 #define BRANCH_WANT_CALL_STACK  (1u << 16)
-#define BRANCH_WANT_PREDICTIONS (1u << 17)  /* BranchRing.what is shown */
+#define BRANCH_WANT_PREDICTIONS (1u << 17)  /* they are shown, by whichever */
 #define BRANCH_WANT_CYCLES      (1u << 18)  /* so are .cycles */
 #define BRANCH_WANT_BTS         (1u << 19)  /* all are for bts_record() */
 /* If TF is set, it traps behind a branch only, be it recorded or not. */
@@ -263,12 +264,25 @@ typedef struct BranchSource {
 
 /* A branch of which PEBS may have a record, which comes before that of BTS */
 typedef struct BranchHeld {
-    bool valid;
+    bool valid, predicted;
     uint64_t from, to;
 } BranchHeld;
 
-/* A debug exception is going to be delivered. */
-void branch_debug(BranchState *s);
+/* Whether BTS is on, with interrupts */
+static inline bool branch_bts_interrupts(const BranchState *s)
+{
+    const uint64_t all = BRANCH_DEBUGCTL_TR | BRANCH_DEBUGCTL_BTS |
+                         BRANCH_DEBUGCTL_BTINT;
+
+    return (s->debugctl & all) == all;
+}
+
+/*
+ * A debug exception is going to be delivered: nothing is recorded any more (SDM
+ * 17.4.1, and 7.1.4.4 of ISE, the Instruction Set Extensions reference, of what
+ * is architectural).  Returns whether something was.
+ */
+bool branch_debug(BranchState *s);
 
 /*
  * A PMI is going to be signalled, with IA32_DEBUGCTL.FREEZE_LBRS_ON_PMI if
@@ -277,7 +291,10 @@ void branch_debug(BranchState *s);
  */
 void branch_pmi(BranchState *s, const BranchConfig *config, bool freeze);
 
-/* SMI and RSM, with IA32_DEBUGCTL.FREEZE_WHILE_SMM if @freeze. */
+/*
+ * SMI and RSM, with IA32_DEBUGCTL.FREEZE_WHILE_SMM if @freeze; architectural
+ * records stop without it, too (ISE 7.1.4.4).
+ */
 void branch_smi(BranchState *s, bool freeze);
 void branch_rsm(BranchState *s);
 

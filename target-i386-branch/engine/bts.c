@@ -4,8 +4,8 @@
 #include "bts.h"
 
 BtsResult bts_record_any(const BranchState *s, const BranchConfig *config,
-                         uint64_t from, uint64_t to, DsHost *host,
-                         void *opaque)
+                         uint64_t from, uint64_t to, bool predicted,
+                         DsHost *host, void *opaque)
 {
     uint32_t size = config->dtes64 ? 8 : 4;     /* of a field */
     uint64_t index, maximum, threshold;
@@ -33,7 +33,7 @@ BtsResult bts_record_any(const BranchState *s, const BranchConfig *config,
     index += 3 * size;
     ds_put(&record, size, 0, from);
     ds_put(&record, size, 1, to);
-    ds_put(&record, size, 2, 0);
+    ds_put(&record, size, 2, bts_flags(config, predicted));
     ds_put(&area, size, BTS_INDEX / 8, index);
     return (s->debugctl & BRANCH_DEBUGCTL_BTINT) && index >= threshold ?
            BTS_PMI : BTS_STORED;

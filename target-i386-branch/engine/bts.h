@@ -27,8 +27,14 @@ typedef enum BtsResult {
 } BtsResult;
 
 BtsResult bts_record_any(const BranchState *s, const BranchConfig *config,
-                         uint64_t from, uint64_t to, DsHost *host,
-                         void *opaque);
+                         uint64_t from, uint64_t to, bool predicted,
+                         DsHost *host, void *opaque);
+
+/* The third field, where there is such a bit */
+static inline uint64_t bts_flags(const BranchConfig *config, bool predicted)
+{
+    return (uint64_t)(config->bts_predicted & predicted) << 4;
+}
 
 /*
  * Store a record of a branch, if branch_wants() BRANCH_WANT_BTS where it goes.
@@ -41,7 +47,7 @@ BtsResult bts_record_any(const BranchState *s, const BranchConfig *config,
  */
 static inline BtsResult bts_record(const BranchState *s,
                                    const BranchConfig *config,
-                                   uint64_t from, uint64_t to,
+                                   uint64_t from, uint64_t to, bool predicted,
                                    DsHost *quick, DsHost *host, void *opaque)
 {
     uint8_t *area = config->dtes64 ?
@@ -57,14 +63,14 @@ static inline BtsResult bts_record(const BranchState *s,
             maximum - index >= BTS_RECORD_SIZE) {
             ds_st64(record, from);
             ds_st64(record + 8, to);
-            ds_st64(record + 16, 0);
+            ds_st64(record + 16, bts_flags(config, predicted));
             index += BTS_RECORD_SIZE;
             ds_st64(area + BTS_INDEX, index);
             return (s->debugctl & BRANCH_DEBUGCTL_BTINT) &&
                    index >= threshold ? BTS_PMI : BTS_STORED;
         }
     }
-    return bts_record_any(s, config, from, to, host, opaque);
+    return bts_record_any(s, config, from, to, predicted, host, opaque);
 }
 
 #endif

@@ -1329,7 +1329,8 @@ static uint64_t status_reset_mask(const PmuConfig *config)
 
 uint64_t pmu_debugctl_mask(const PmuConfig *config)
 {
-    if (config->version < 2 && !config->lbr_v2) {
+    /* Not without IA32_PERF_CAPABILITIES (SDM vol. 4, table 2-2) */
+    if ((config->version < 2 || !config->pdcm) && !config->lbr_v2) {
         return 0;
     }
     return PMU_FREEZE_LBRS_ON_PMI | PMU_FREEZE_PERFMON_ON_PMI |

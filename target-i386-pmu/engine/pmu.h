@@ -579,6 +579,15 @@ static inline bool pmu_sync(PmuState *s, const PmuConfig *config)
 }
 
 /*
+ * BTS has reached its threshold: pmu_sync() has a PMI, which freezes what an
+ * overflow does (SDM 17.4.7).
+ */
+static inline void pmu_raise(PmuState *s)
+{
+    s->pmi = true;
+}
+
+/*
  * PEBS (SDM 18.4.4, 18.9.4): a counter that overflows is armed, and its next
  * event has a record written.  The caller asks here for those whose event came
  * with what has just been counted, in front of pmu_sync(), and has pebs_store()

@@ -38,6 +38,7 @@ static const struct {
     { BRANCH_VENDOR_INTEL, 6, 0x5e }, { BRANCH_VENDOR_INTEL, 6, 0x86 },
     { BRANCH_VENDOR_INTEL, 6, 0x8f }, { BRANCH_VENDOR_AMD, 15, 0x6b },
     { BRANCH_VENDOR_AMD, 0x19, 0x11 }, { BRANCH_VENDOR_INTEL, 15, 6 },
+    { BRANCH_VENDOR_INTEL, 6, 0x5f },
 };
 
 static const struct {
@@ -321,6 +322,8 @@ static void trace(uint8_t how)
     unsigned size = config.dtes64 ? 8 : 4;
     uint64_t area = how & 16 ? take(8) : take(2) % (PAGES * PAGE - 32);
     uint64_t from = take(4), to = take(4), index, at;
+    uint64_t flags = how & 32 && config.bts_predicted ? 16 : 0;
+    uint64_t record[3] = { from, to, flags };
     BtsResult a, b;
 
     branch_wrmsr(&state, &config, &ring, 0x600, area);
@@ -337,8 +340,10 @@ static void trace(uint8_t how)
         }
     }
     quick_memory = old_memory = slow_memory;
-    a = bts_record(&state, &config, from, to, quick, host, &slow_memory);
-    b = bts_record(&state, &config, from, to, quick, host, &quick_memory);
+    a = bts_record(&state, &config, from, to, how & 32, quick, host,
+                   &slow_memory);
+    b = bts_record(&state, &config, from, to, how & 32, quick, host,
+                   &quick_memory);
     if (a != b || memcmp(&slow_memory, &quick_memory, sizeof(slow_memory))) {
         fail("two ways to store a record");
     }
@@ -354,11 +359,12 @@ static void trace(uint8_t how)
                  8 * i;
     }
     at = index - 3 * size;
-    for (unsigned i = 0; i < size; i++) {
+    for (unsigned i = 0; i < 3 * size; i++) {
         /* Unless the index has been written over it */
         if (at + i - state.ds_area - size >= size && at < PAGES * PAGE - 24 &&
-            slow_memory.bytes[at + i] != (uint8_t)(from >> 8 * i)) {
-            fail("FROM");
+            slow_memory.bytes[at + i] !=
+            (uint8_t)(record[i / size] >> 8 * (i % size))) {
+            fail("a record");
         }
     }
     for (unsigned i = 0; i < PAGES * PAGE; i++) {

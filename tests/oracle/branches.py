@@ -38,24 +38,30 @@ ALL_ONES = (1 << 64) - 1
 PLAIN, PACKED, FLAGS, TSX, INFO, TIME, ARCH = range(7)
 
 Generation = collections.namedtuple(
-    'Generation', 'name cpu depth look version first has_select has_stack')
+    'Generation', 'name cpu depth look version first has_select has_stack '
+                  'bts_predicts')
+PREDICTED = 1 << 4              # in the third field of BTS's records
 INTEL = 'max,vendor=GenuineIntel,family=6,model=%d,stepping=3,pmu=on'
 GENERATIONS = [Generation(*row) for row in (
     # FROM, TO and INFO are at those addresses
-    ('P6', INTEL % 8, 1, PLAIN, 0, (LAST, LAST + 1, 0), False, False),
-    ('Pentium M', INTEL % 13, 8, PACKED, 0, (0x40, 0, 0), False, False),
-    ('Core 2', INTEL % 15, 4, PLAIN, 2, (0x40, 0x60, 0), False, False),
-    ('Nehalem', INTEL % 26, 16, FLAGS, 3, (0x680, 0x6c0, 0), True, False),
-    ('Sandy Bridge', INTEL % 42, 16, FLAGS, 3, (0x680, 0x6c0, 0), True,
-     False),
-    ('Haswell', INTEL % 60, 16, TSX, 3, (0x680, 0x6c0, 0), True, True),
-    ('Goldmont Plus', INTEL % 122, 32, TIME, 4, (0x680, 0x6c0, 0), True,
+    ('P6', INTEL % 8, 1, PLAIN, 0, (LAST, LAST + 1, 0), False, False, False),
+    ('Pentium M', INTEL % 13, 8, PACKED, 0, (0x40, 0, 0), False, False, True),
+    ('Core 2', INTEL % 15, 4, PLAIN, 2, (0x40, 0x60, 0), False, False, False),
+    ('Nehalem', INTEL % 26, 16, FLAGS, 3, (0x680, 0x6c0, 0), True, False,
      True),
-    ('Skylake', INTEL % 94, 32, INFO, 4, (0x680, 0x6c0, 0xdc0), True, True),
-    ('architectural', INTEL % 143, 32, ARCH, 5, (0x1500, 0x1600, 0x1200),
+    ('Sandy Bridge', INTEL % 42, 16, FLAGS, 3, (0x680, 0x6c0, 0), True,
      False, True),
+    ('Haswell', INTEL % 60, 16, TSX, 3, (0x680, 0x6c0, 0), True, True, True),
+    ('Goldmont', INTEL % 92, 32, TIME, 4, (0x680, 0x6c0, 0), True, True,
+     False),
+    ('Goldmont Plus', INTEL % 122, 32, INFO, 4, (0x680, 0x6c0, 0xdc0), True,
+     True, False),
+    ('Skylake', INTEL % 94, 32, INFO, 4, (0x680, 0x6c0, 0xdc0), True, True,
+     True),
+    ('architectural', INTEL % 143, 32, ARCH, 5, (0x1500, 0x1600, 0x1200),
+     False, True, True),
     ('K7', 'max,vendor=AuthenticAMD,family=23,model=1,perfmon-v2=off,pmu=on',
-     1, PLAIN, 0, (LAST, LAST + 1, 0), False, False))]
+     1, PLAIN, 0, (LAST, LAST + 1, 0), False, False, False))]
 
 
 class Record:
@@ -110,8 +116,8 @@ class Recorder:
 
     def trains(self):
         """A branch trains the predictor if such a one at this CPL could be
-        recorded, with what becomes of its prediction."""
-        return self.gen.look not in (PLAIN, PACKED) and any(
+        recorded or stored, with what becomes of its prediction."""
+        return self.gen.bts_predicts and self.traces() or self.gen.look not in (PLAIN, PACKED) and any(
             self.wants(what, self.cpl) and
             (what in (CALL, CALL_IND, RET) or not self.stacks())
             for what in KINDS.values())
@@ -161,7 +167,7 @@ class Recorder:
 
     def branch(self, what, source, target, cpl, wrong=False):
         """A branch that is taken, from @cpl to self.cpl."""
-        self.store(source, target)
+        self.store(source, target, what != FAR and not wrong)
         if not self.wants(what, self.cpl):
             return
         if self.stacks():
@@ -186,6 +192,7 @@ class Recorder:
         cpl, self.cpl = self.cpl, 0
         if handler == self.debug:
             self.debugctl &= ~(LBR | BTF)
+            self.ctl &= ~1
             self.store(source, handler)     # TR stays set
             return
         if handler == self.nmi:
@@ -227,7 +234,7 @@ class Recorder:
                 wrong = not self.predictor.predict(insn, ip)[1]
             taken = kind != x86.JCC or ip != insn.end
             if kind == x86.CALL and ip == insn.end and self.stacks():
-                self.store(insn.pc, ip)     # only tells where it is
+                self.store(insn.pc, ip, True)   # only tells where it is
             elif taken:
                 self.branch(KINDS[kind], insn.pc, ip, cpl, wrong)
         elif kind == x86.WRMSR:
@@ -261,10 +268,13 @@ class Recorder:
 
     # --- the branch trace store ----------------------------------------------
 
-    def store(self, source, target):
-        # Linear addresses: CS begins at 0 here.
+    def traces(self):
         off = OFF_USR if self.cpl else OFF_OS
-        if self.debugctl & (TR | BTS | off) != TR | BTS:
+        return self.debugctl & (TR | BTS | off) == TR | BTS
+
+    def store(self, source, target, predicted=False):
+        # Linear addresses: CS begins at 0 here.
+        if not self.traces():
             return
         word = self.word
         base, index, maximum, _ = (self.field(n) for n in range(4))
@@ -272,7 +282,8 @@ class Recorder:
             if self.debugctl & BTINT:
                 return
             index = base
-        for n, val in enumerate((source, target, 0)):
+        flags = PREDICTED if predicted and self.gen.bts_predicts else 0
+        for n, val in enumerate((source, target, flags)):
             self.put(index + n * word, val)
         self.put(self.area_at + word, index + 3 * word)
 
@@ -340,7 +351,8 @@ class Recorder:
                     record.regs[1] & 0xffffffff) << 32
             return record.regs[part]
         if msr in (LER, LER + 1):
-            return self.ler[msr - LER]
+            # Pentium M has them the other way round.
+            return self.ler[msr - LER ^ (self.gen.look == PACKED)]
         if msr == LER_INFO:
             self.ignored = self.ler_ignored
         return {DEBUGCTL: self.debugctl, SELECT: self.select, TOS: self.tos,
@@ -620,6 +632,7 @@ class Program(programs.Program):
                 debugctl |= BTINT
                 if self.gen.version >= 2 and self.counts:
                     threshold = f'bts_buffer + {n * rng.randint(7, 20)}'
+                    debugctl |= FREEZE * (rng.random() < .5)
             area = (f'bts_buffer + {n * rng.randint(0, 3)}', 'bts_buffer',
                     f'bts_buffer + {n * rng.randint(21, BTS_RECORDS)} + '
                     f'{rng.choice((0, 0, 1, n - 1))}', threshold)

@@ -20,6 +20,7 @@ enum {
 #define MSR_SYSENTER_CS     0x174
 #define MSR_SYSENTER_ESP    0x175
 #define MSR_SYSENTER_EIP    0x176
+#define MSR_LBR_CTL         0x14ce
 #define EFER_SCE            1
 #define FLAG_TF             (1u << 8)
 
@@ -34,6 +35,7 @@ static uint8_t sysenter_stack[4096] __attribute__((aligned(16)));
 
 /* What the program loads its registers with, and what it has */
 uint64_t debugctl, enabled, reload, ds_index, ds_maximum, ds_threshold;
+static uint64_t lbr_ctl;
 void dump(void), end_session(void), set_ds_area(void);
 void on_dump(void), on_irq(void), on_syscall(void), on_sysenter(void);
 
@@ -56,6 +58,9 @@ static bool goes_on(unsigned vector)
         if (debugctl) {
             wrmsr(MSR_DEBUGCTL, debugctl);
         }
+        if (lbr_ctl) {
+            wrmsr(MSR_LBR_CTL, lbr_ctl);
+        }
         return true;
     case BP:
     case OF:
@@ -73,11 +78,13 @@ static bool run_session(const Session *s)
     ds_index = s->ds[0];
     ds_maximum = s->ds[2];
     ds_threshold = s->ds[3];
+    lbr_ctl = 0;
     if (ds_maximum) {
         set_ds_area();
     }
     for (int i = 0; i < ARRAY_SIZE(s->msrs) && s->msrs[i][0]; i++) {
         wrmsr(s->msrs[i][0], s->msrs[i][1]);
+        lbr_ctl = s->msrs[i][0] == MSR_LBR_CTL ? s->msrs[i][1] : lbr_ctl;
     }
     set_up(s->cs, (uintptr_t)(s->cs == USER_CODE32 ? enter32 : enter64));
     regs.rflags |= FLAG_IF;

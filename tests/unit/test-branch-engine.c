@@ -97,6 +97,7 @@ enum {
     HASWELL = 0x3c,
     SKYLAKE = 0x5e,
     GOLDMONT = 0x5f,
+    GOLDMONT_PLUS = 0x7a,
     TREMONT = 0x86,
     SAPPHIRE_RAPIDS = 0x8f,
 };
@@ -238,9 +239,13 @@ static const Cpu cpus[] = {
       true, false, true, true },
     { INTEL, 6, 0x37, "Silvermont", 2, 8, LOW_FROM, LOW_TO, 0, 1,
       true, true, true, true },
-    { INTEL, 6, 0x57, "Knights Landing", 3, 8, HIGH_FROM, HIGH_TO, 0, 1,
+    { INTEL, 6, 0x5d, "Silvermont", 2, 8, LOW_FROM, LOW_TO, 0, 1,
       true, true, true, true },
-    { INTEL, 6, 0x85, "Knights Landing", 3, 8, HIGH_FROM, HIGH_TO, 0, 1,
+    { INTEL, 6, 0x75, "Silvermont", 2, 8, LOW_FROM, LOW_TO, 0, 1,
+      true, true, true, true },
+    { INTEL, 6, 0x57, "Knights Landing", 1, 8, HIGH_FROM, HIGH_TO, 0, 1,
+      true, true, true, true },
+    { INTEL, 6, 0x85, "Knights Landing", 1, 8, HIGH_FROM, HIGH_TO, 0, 1,
       true, true, true, true },
     { INTEL, 6, 0x1a, "Nehalem", 3, 16, HIGH_FROM, HIGH_TO, 0, 1,
       true, true, true, true },
@@ -258,13 +263,19 @@ static const Cpu cpus[] = {
       true, true, true, true },
     { INTEL, 6, 0x55, "Skylake", 5, 32, HIGH_FROM, HIGH_TO, LBR_INFO, 1,
       true, true, true, true },
+    { INTEL, 6, 0x66, "Skylake", 5, 32, HIGH_FROM, HIGH_TO, LBR_INFO, 1,
+      true, true, true, true },
     { INTEL, 6, 0x6a, "Skylake", 5, 32, HIGH_FROM, HIGH_TO, LBR_INFO, 1,
       true, true, true, true },
-    { INTEL, 6, 0x5f, "Goldmont", 3, 32, HIGH_FROM, HIGH_TO, 0, 1,
+    { INTEL, 6, 0x9d, "Skylake", 5, 32, HIGH_FROM, HIGH_TO, LBR_INFO, 1,
       true, true, true, true },
-    { INTEL, 6, 0x7a, "Goldmont Plus", 6, 32, HIGH_FROM, HIGH_TO, 0, 1,
+    { INTEL, 6, 0x5f, "Goldmont", 6, 32, HIGH_FROM, HIGH_TO, 0, 1,
       true, true, true, true },
-    { INTEL, 6, 0x86, "Goldmont Plus", 6, 32, HIGH_FROM, HIGH_TO, 0, 1,
+    { INTEL, 6, 0x7a, "Goldmont Plus", 7, 32, HIGH_FROM, HIGH_TO, LBR_INFO, 1,
+      true, true, true, true },
+    { INTEL, 6, 0x8a, "Goldmont Plus", 7, 32, HIGH_FROM, HIGH_TO, LBR_INFO, 1,
+      true, true, true, true },
+    { INTEL, 6, 0x86, "Goldmont Plus", 7, 32, HIGH_FROM, HIGH_TO, LBR_INFO, 1,
       true, true, true, true },
     { INTEL, 6, 0x8f, "architectural", 0x3f, 32,
       ARCH_FROM, ARCH_TO, ARCH_INFO, 1, false, false, true, true },
@@ -466,12 +477,14 @@ static void test_debugctl(void)
         { CORE_DUO, 0x1c3, 0 },
         { CORE2, 0x7c3, 0 },
         { BONNELL, 0x7c3, 0 },
+        { SILVERMONT, 0x7c3, 0 },
         { NEHALEM, 0x27c3, 0 },
         { 0x25, 0x27c3, 0 },
-        { SANDY_BRIDGE, 0x7c3, 0 },
-        { HASWELL, 0x7c3, 0 },
-        { SKYLAKE, 0x7c3, 0 },
-        { SAPPHIRE_RAPIDS, 0x7c2, LBR },
+        { SANDY_BRIDGE, 0x27c3, 0 },
+        { HASWELL, 0x27c3, 0 },
+        { SKYLAKE, 0x27c3, 0 },
+        { TREMONT, 0x7c3, 0 },
+        { SAPPHIRE_RAPIDS, 0x27c2, LBR },
     };
 
     for (unsigned i = 0; i < G_N_ELEMENTS(tests); i++) {
@@ -533,8 +546,9 @@ static void test_formats(void)
         { NEHALEM, KERNEL, KERNEL + 64, 0 },
         { HASWELL, KERNEL & ~(3ull << 61), KERNEL + 64, 0 },
         { SKYLAKE, KERNEL, KERNEL + 64, MISPREDICTED | 60 },
-        { GOLDMONT, KERNEL, KERNEL + 64, 0 },
-        { TREMONT, KERNEL, 0x003cffff81000040ull, 0 },
+        { GOLDMONT, KERNEL, 0x003cffff81000040ull, 0 },
+        { GOLDMONT_PLUS, KERNEL, KERNEL + 64, MISPREDICTED | 60 },
+        { TREMONT, KERNEL, KERNEL + 64, MISPREDICTED | 60 },
         { SAPPHIRE_RAPIDS, KERNEL, KERNEL + 64,
           MISPREDICTED | 1ull << 60 | 5ull << 56 | 60 },
     };
@@ -550,7 +564,7 @@ static void test_formats(void)
         start();
         g_assert_cmpint(!!(wants(false) & BRANCH_WANT_PREDICTIONS), ==, shown);
         g_assert_cmpint(!!(wants(false) & BRANCH_WANT_CYCLES), ==,
-                        info || tests[i].model == TREMONT);
+                        info || tests[i].model == GOLDMONT);
         take(BRANCH_RET, USER, USER + 5, false, 1, false);
         take(BRANCH_RET, KERNEL, KERNEL + 64, true, 20, true);
         g_assert_true(branch_entry(&state, &config, &ring, 0, &e));
@@ -726,35 +740,40 @@ static void test_pair(void)
 static void test_ler(void)
 {
     static const unsigned models[] = {
-        CORE2, NEHALEM, HASWELL, SKYLAKE, GOLDMONT, TREMONT, SAPPHIRE_RAPIDS,
+        PENTIUM_M, CORE_DUO, CORE2, NEHALEM, HASWELL, SKYLAKE, GOLDMONT,
+        TREMONT, SAPPHIRE_RAPIDS,
     };
     bool arch = false;
 
     for (unsigned i = 0; i < G_N_ELEMENTS(models); i++) {
+        /* Pentium M has them the other way round. */
+        uint32_t ler_from = models[i] == PENTIUM_M ? 0x1de : 0x1dd;
+        uint32_t ler_to = models[i] == PENTIUM_M ? 0x1dd : 0x1de;
+
         arch = models[i] == SAPPHIRE_RAPIDS;
         be_intel(models[i]);
         event(1, 2);
         start();
         event(1, 2);
-        g_assert_cmphex(rd(LER_FROM), ==, 0);
+        g_assert_cmphex(rd(ler_from), ==, 0);
         take(BRANCH_RET, KERNEL, KERNEL + 16, true, 7, true);
         event(KERNEL + 16, KERNEL + 32);
-        g_assert_cmphex(rd(LER_FROM), ==, KERNEL);
-        g_assert_cmphex(rd(LER_TO), ==, KERNEL + 16);
+        g_assert_cmphex(rd(ler_from), ==, KERNEL);
+        g_assert_cmphex(rd(ler_to), ==, KERNEL + 16);
         take(BRANCH_RET, USER, USER + 16, false, 7, true);
         event(USER + 16, KERNEL + 32);
-        g_assert_cmphex(rd(LER_FROM), ==, USER);
-        g_assert_cmphex(rd(LER_TO), ==, USER + 16);
+        g_assert_cmphex(rd(ler_from), ==, USER);
+        g_assert_cmphex(rd(ler_to), ==, USER + 16);
         if (arch) {
             g_assert_cmphex(rd(LER_INFO), ==,
                             MISPREDICTED | 1ull << 60 | 5ull << 56 | 7);
             wr(LER_INFO, 3);
             g_assert_cmphex(rd(LER_INFO), ==, 3);
         }
-        wr(LER_FROM, 1);
-        wr(LER_TO, 2);
-        g_assert_cmphex(rd(LER_FROM), ==, arch ? 1 : USER);
-        g_assert_cmphex(rd(LER_TO), ==, arch ? 2 : USER + 16);
+        wr(ler_from, 1);
+        wr(ler_to, 2);
+        g_assert_cmphex(rd(ler_from), ==, arch ? 1 : USER);
+        g_assert_cmphex(rd(ler_to), ==, arch ? 2 : USER + 16);
     }
 }
 
@@ -820,11 +839,13 @@ static BranchEntry shown(const Cpu *c, uint64_t from, uint64_t to,
 
     insns = first ? 0 : insns;
     switch (c->caps) {
+    case 1:                 /* as Knights Landing has it */
     case 3:
     case 4:
         e.from |= flag;
         break;
     case 5:
+    case 7:
         e.info = flag | insns;
         break;
     case 6:
@@ -1169,20 +1190,25 @@ static void test_debug(void)
     wr(DEBUGCTL, LBR | BTF | TR | BTS | BTINT);
     jmp(1, 2);
     g_assert_cmphex(wants(true) & BRANCH_WANT_BTF, ==, BRANCH_WANT_BTF);
-    branch_debug(&state);
+    g_assert_true(branch_debug(&state));
+    g_assert_false(branch_debug(&state));
     g_assert_cmphex(rd(DEBUGCTL), ==, TR | BTS | BTINT);
-    g_assert_cmphex(wants(true), ==, BRANCH_WANT_BTS);
+    g_assert_cmphex(wants(true), ==,
+                    BRANCH_WANT_BTS | BRANCH_WANT_PREDICTIONS);
     g_assert_cmphex(rd(HIGH_FROM + 1), ==, 1);
 
+    /* IA32_LBR_CTL.LBREn is cleared, too. */
     be_intel(SAPPHIRE_RAPIDS);
     start();
-    branch_debug(&state);
-    g_assert_cmphex(rd(ARCH_CTL), ==, CTL_ALL);
+    g_assert_true(branch_debug(&state));
+    g_assert_false(branch_debug(&state));
+    g_assert_cmphex(rd(ARCH_CTL), ==, CTL_ALL & ~1);
+    g_assert_cmphex(wants(true), ==, 0);
 
     be_zen4();
     start();
     wr(DEBUGCTL, LBR | BTF);
-    branch_debug(&state);
+    g_assert_true(branch_debug(&state));
     g_assert_cmphex(rd(DEBUGCTL), ==, 0);
     g_assert_cmphex(rd(V2_CFG), ==, V2_EN);
 }
@@ -1200,6 +1226,13 @@ static void test_pmi(void)
     }
     wr(DEBUGCTL, LBR);
     g_assert_cmphex(branch_wants(&state, &config, true, true), ==, 0);
+    be_intel(BONNELL);
+    config.pmu_version = 3;
+    wr(DEBUGCTL, LBR | BTF | TR | BTS | BTINT);
+    branch_pmi(&state, &config, false);
+    g_assert_cmphex(rd(DEBUGCTL), ==, LBR | BTF | TR | BTS | BTINT);
+    branch_pmi(&state, &config, true);
+    g_assert_cmphex(rd(DEBUGCTL), ==, BTF | BTS | BTINT);
     be_k7();
     wr(DEBUGCTL, LBR);
     branch_pmi(&state, &config, true);
@@ -1226,12 +1259,30 @@ static void test_smm(void)
     g_assert_cmphex(rd(DEBUGCTL), ==, LBR | BTF | TR | BTS | BTINT | OFF_USR);
     g_assert_cmphex(state.smm_debugctl, ==, 0);
 
-    be_intel(SAPPHIRE_RAPIDS);
-    start();
-    branch_smi(&state, true);
-    g_assert_cmphex(wants(true), ==, 0);
-    branch_rsm(&state);
-    g_assert_cmphex(rd(ARCH_CTL), ==, CTL_ALL);
+    /* Architectural records are off in SMM in any case; but that is all. */
+    for (int freeze = 0; freeze < 2; freeze++) {
+        BranchStack stack = { 0 };
+
+        be_intel(SAPPHIRE_RAPIDS);
+        start();
+        wr(DEBUGCTL, TR | BTS);
+        branch_smi(&state, freeze);
+        g_assert_cmphex(rd(ARCH_CTL), ==, CTL_ALL & ~1);
+        g_assert_cmphex(rd(DEBUGCTL), ==, freeze ? 0 : TR | BTS);
+        g_assert_cmphex(wants(true) & BRANCH_WANT_RECORDS, ==, 0);
+        g_assert_false(branch_state_bad(&state, &config, &stack));
+        wr(ARCH_CTL, CTL_CALL_STACK & ~1);
+        branch_rsm(&state);
+        g_assert_cmphex(rd(ARCH_CTL), ==, CTL_CALL_STACK);
+        g_assert_cmphex(rd(DEBUGCTL), ==, TR | BTS);
+        g_assert_cmphex(state.smm_lbr_ctl, ==, 0);
+        /* What SMM switches on does not stay so. */
+        wr(ARCH_CTL, 0);
+        branch_smi(&state, freeze);
+        wr(ARCH_CTL, CTL_ALL);
+        branch_rsm(&state);
+        g_assert_cmphex(rd(ARCH_CTL), ==, CTL_ALL & ~1);
+    }
 }
 
 static void test_reset(void)
@@ -1421,6 +1472,7 @@ static void test_bad(void)
     BAD(s.lbr_depth, 64);
     BAD(s.lbr_depth, 8ull << 32);
     BAD(s.lbr_ctl, 0x10);
+    BAD(s.smm_lbr_ctl, 0x10);
     BAD(s.debugctl, LBR);
     BAD(k.tos, 1);
     be_intel(P6);
@@ -1550,8 +1602,50 @@ static void set_area(uint64_t area, uint64_t base, uint64_t index,
 
 static BtsResult bts(uint64_t from, uint64_t to, bool fast)
 {
-    return bts_record(&state, &config, from, to, fast ? quick : never, host,
-                      memory);
+    return bts_record(&state, &config, from, to, false, fast ? quick : never,
+                      host, memory);
+}
+
+/* Bit 4 of the third field, where the manual has it */
+static void test_predicted(void)
+{
+    static const struct {
+        unsigned model;
+        bool has;
+    } tests[] = {
+        { PENTIUM_M, true }, { CORE_DUO, true }, { CORE2, false },
+        { BONNELL, false }, { SILVERMONT, false }, { KNIGHTS, false },
+        { NEHALEM, true }, { SANDY_BRIDGE, true }, { HASWELL, true },
+        { SKYLAKE, true }, { GOLDMONT, false }, { GOLDMONT_PLUS, false },
+        { TREMONT, false }, { SAPPHIRE_RAPIDS, true }, { 0xaf, false },
+        { 0xb6, false }, { 0xbe, false }, { 0xdd, false }, { 0xad, true },
+    };
+
+    memory = g_new0(Memory, 1);
+    memory->base = 0xc0000000;
+    for (unsigned i = 0; i < G_N_ELEMENTS(tests); i++) {
+        uint64_t base = memory->base + PAGE;
+        unsigned size;
+
+        be_intel(tests[i].model);
+        size = config.dtes64 ? 8 : 4;
+        wr(DEBUGCTL, TR | BTS);
+        g_assert_cmphex(wants(true), ==, BRANCH_WANT_BTS |
+                        (tests[i].has ? BRANCH_WANT_PREDICTIONS : 0));
+        for (int n = 0; n < 4; n++) {
+            set_area(memory->base, base, base, base + PAGE, 0);
+            g_assert_cmpint(bts_record(&state, &config, 1, 2, n & 1,
+                                       n & 2 ? quick : never, host, memory),
+                            ==, BTS_STORED);
+            g_assert_cmphex(peek(base + 2 * size, size), ==,
+                            tests[i].has && n & 1 ? 0x10 : 0);
+        }
+        wr(DEBUGCTL, TR | BTS | BTINT);
+        g_assert_true(branch_bts_interrupts(&state));
+        wr(DEBUGCTL, BTS | BTINT);
+        g_assert_false(branch_bts_interrupts(&state));
+    }
+    g_free(memory);
 }
 
 static void test_bts(void)
@@ -1564,7 +1658,9 @@ static void test_bts(void)
     };
 
     memory = g_new0(Memory, 1);
+    /* Each of these processors has predictions in records. */
     for (unsigned i = 0; i < G_N_ELEMENTS(tests); i++) {
+        const uint32_t on = BRANCH_WANT_BTS | BRANCH_WANT_PREDICTIONS;
         bool fast = tests[i].fast;
         unsigned size, n;
         uint64_t area, base, top;
@@ -1581,14 +1677,14 @@ static void test_bts(void)
         wr(DEBUGCTL, BTS);
         g_assert_cmphex(wants(true), ==, 0);
         wr(DEBUGCTL, TR | BTS);
-        g_assert_cmphex(wants(true), ==, BRANCH_WANT_BTS);
-        g_assert_cmphex(wants(false), ==, BRANCH_WANT_BTS);
+        g_assert_cmphex(wants(true), ==, on);
+        g_assert_cmphex(wants(false), ==, on);
         if (config.ds_cpl) {
             wr(DEBUGCTL, TR | BTS | OFF_OS);
             g_assert_cmphex(wants(true), ==, 0);
-            g_assert_cmphex(wants(false), ==, BRANCH_WANT_BTS);
+            g_assert_cmphex(wants(false), ==, on);
             wr(DEBUGCTL, TR | BTS | OFF_USR);
-            g_assert_cmphex(wants(true), ==, BRANCH_WANT_BTS);
+            g_assert_cmphex(wants(true), ==, on);
             g_assert_cmphex(wants(false), ==, 0);
         }
 
@@ -1717,5 +1813,6 @@ int main(int argc, char *argv[])
     g_test_add_func("/branch/bad", test_bad);
     g_test_add_func("/branch/load", test_load);
     g_test_add_func("/branch/bts", test_bts);
+    g_test_add_func("/branch/bts-predicted", test_predicted);
     return g_test_run();
 }

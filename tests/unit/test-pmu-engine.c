@@ -555,6 +555,8 @@ static void test_debugctl(void)
     be_intel(0x17);
     g_assert_cmphex(pmu_debugctl_mask(&config), ==,
                     FREEZE_LBRS | FREEZE_PERFMON);
+    config.pdcm = false;
+    g_assert_cmphex(pmu_debugctl_mask(&config), ==, 0);
     be_version(1);
     g_assert_cmphex(pmu_debugctl_mask(&config), ==, 0);
     be_lbr_v2();
@@ -2593,6 +2595,18 @@ static void test_freeze(void)
             wr(GLOBAL_CTRL, 3);
             run(PMU_OS, 1);
             g_assert_cmpint(rd(PMC(0)), ==, perfmon ? 1 : 8);
+            /* So does BTS, without an overflow, with what has been counted. */
+            wr(GLOBAL_CTRL, 3);
+            pmu_count(&pmu, PMU_OS, PMU_INSNS, 3);
+            pmu_raise(&pmu);
+            g_assert_true(pmu_sync(&pmu, &config));
+            g_assert_false(pmu_sync(&pmu, &config));
+            g_assert_cmphex(rd(GLOBAL_STATUS), ==, status & ~3ull);
+            g_assert_cmphex(rd(GLOBAL_CTRL), ==, perfmon && !v4 ? 0 : 3);
+            run(PMU_OS, 7);
+            g_assert_cmpint(rd(PMC(0)), ==, perfmon ? 4 : 18);
+            wr(STATUS_RESET, status);
+            wr(PMC(0), 1);
         }
     }
     /* A VMM freezes by hand. */

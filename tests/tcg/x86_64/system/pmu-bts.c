@@ -29,6 +29,8 @@ enum { DB = 1, NMI = 2, BP = 3, OF = 4, DF = 8, VECTOR = 0x40 };
 #define CODE_PAGE               (WINDOW_PAGES - 1)
 
 static bool dtes64, ds_cpl;
+static bool predicts;           /* Records have predictions. */
+#define PREDICTED               0x10u
 static unsigned size;           /* of a field: 8 bytes, or 4 */
 #define RECORD                  (3 * size)
 
@@ -106,10 +108,16 @@ static uint64_t to_of(unsigned n)
     return get_field(record_at(n), 1);
 }
 
+/* What @record says, but for addresses */
+static bool has_flags(const void *record)
+{
+    return !(get_field(record, 2) & ~(uint64_t)(predicts ? PREDICTED : 0));
+}
+
 static bool is_record(unsigned n, const void *from, const void *to)
 {
     return n < stored() && from_of(n) == (uintptr_t)from &&
-           to_of(n) == (uintptr_t)to && get_field(record_at(n), 2) == 0;
+           to_of(n) == (uintptr_t)to && has_flags(record_at(n));
 }
 
 /* The first record that goes to @to, or what is behind the last one */
@@ -509,6 +517,38 @@ static void test_calls(void)
     }
 }
 
+/* --- predictions ---------------------------------------------------------- */
+
+PLACE(guess_at);
+PLACE(guess_to);
+PLACE(guess_ind);
+PLACE(guess_exit);
+/* The first time that JMP goes there; then a loop's branch, 60 times. */
+CODE(guess, "lea guess_to(%rip), %rbx\n guess_ind: jmp *%rbx\n ud2\n"
+     "guess_to: mov $60, %ecx\n 1: dec %ecx\n guess_at: jnz 1b\n"
+     "guess_exit:")
+
+static void test_predicted(void)
+{
+    unsigned first, last;
+
+    set_records(500, 500);
+    traced(3, guess, 0, TR | BTS);
+    first = find_to(guess);
+    last = first + 1 + 59;
+    report(is_record(first + 1, guess_ind, guess_to) &&
+           is_record(last, guess_at, guess_to + 5) &&
+           is_record(last + 1, guess_exit, stub(EXIT)),
+           "branches of which some are predicted");
+    report(get_field(record_at(last), 2) == (predicts ? PREDICTED : 0) &&
+           get_field(record_at(last - 1), 2) == (predicts ? PREDICTED : 0),
+           predicts ? "a loop's branch is" : "no record says so");
+    report(!get_field(record_at(first), 2) &&
+           !get_field(record_at(first + 1), 2) &&
+           !get_field(record_at(last + 1), 2),
+           "IRET, what has never gone there, and INT n are not");
+}
+
 /* --- threshold and end ---------------------------------------------------- */
 
 CODE(loop, "1: inc %eax\n nop\n jmp 1b")
@@ -576,6 +616,156 @@ static void test_threshold(void)
     set_area(BUFFER_ADDR, 20 * RECORD + RECORD - 1, 21 * RECORD);
     traced(3, bounded, 0, user_only() | BTINT);
     report(stored() == 20, "there is no room for a record less a byte");
+    APIC(APIC_LVTPC) = LVT_MASKED;
+}
+
+/* --- what the PMI freezes ------------------------------------------------- */
+
+#define MSR_LBR_CTL             0x14ce
+#define LBR_CTL_ON              0x7f0007u
+#define LBR_FRZ                 (1ull << 58)    /* of GLOBAL_STATUS */
+#define CTR_FRZ                 (1ull << 59)
+enum { LBR = 1 };
+
+static unsigned version;
+static bool arch_lbr;
+
+/* Where the last record of LBRs is from */
+static uint64_t last_from(void)
+{
+    uint32_t first = arch_lbr ? 0x1500 :
+                     at_cpl(0, rdmsr(0x680)) == GP ? 0x40 : 0x680;
+
+    return rdmsr(first + (arch_lbr ? 0 : rdmsr(0x1c9))) & ((1ull << 47) - 1);
+}
+
+/* What is there behind a PMI, or instead of it */
+static struct {
+    unsigned vector;
+    uint64_t rip, debugctl, ctrl, status, count, from;
+} frozen;
+
+/*
+ * @code at CPL 3, with LBRs, a counter of its instructions, and one of branches
+ * that has @left of them until it interrupts.
+ */
+static void run_frozen(const void *code, uint64_t debugctl, uint64_t left)
+{
+    wrmsr(MSR_FIXED_CTR_CTRL, FIXED_USR);
+    wrmsr(MSR_FIXED_CTR(0), 0);
+    wrmsr(MSR_EVTSEL(0), 0x00c4 | EVTSEL_USR | EVTSEL_INT | EVTSEL_EN);
+    wrmsr(MSR_PMC(0), -left);
+    wrmsr(MSR_GLOBAL_CTRL, GLOBAL_FIXED(0) | 1);
+    set_up(USER_CODE64, (uintptr_t)code);
+    if (arch_lbr) {
+        wrmsr(MSR_LBR_CTL, LBR_CTL_ON);
+    }
+    wrmsr(MSR_DEBUGCTL, debugctl | TR | BTS | BTINT | (arch_lbr ? 0 : LBR));
+    enter_regs();
+    frozen.debugctl = rdmsr(MSR_DEBUGCTL) ^ debugctl;
+    wrmsr(MSR_DEBUGCTL, 0);
+    if (arch_lbr) {
+        wrmsr(MSR_LBR_CTL, 0);
+    }
+    frozen.vector = regs.vector;
+    frozen.rip = regs.rip;
+    frozen.ctrl = rdmsr(MSR_GLOBAL_CTRL);
+    frozen.status = rdmsr(MSR_GLOBAL_STATUS);
+    frozen.count = rdmsr(MSR_FIXED_CTR(0));
+    frozen.from = last_from();
+    /* Whether it goes on counting */
+    set_up(USER_CODE64, (uintptr_t)nops);
+    enter_regs();
+    frozen.count += (rdmsr(MSR_FIXED_CTR(0)) - frozen.count) << 32;
+    wrmsr(MSR_GLOBAL_CTRL, 0);
+    wrmsr(MSR_EVTSEL(0), 0);
+    wrmsr(MSR_GLOBAL_STATUS_RESET, frozen.status);
+}
+
+/* All is as @freeze says; @count instructions have been counted then. */
+static bool is_frozen(uint64_t freeze, uint32_t count)
+{
+    bool lbrs = freeze & FREEZE_LBRS_ON_PMI, counters = freeze & FREEZE_ON_PMI;
+    uint64_t status = 0, ctrl = GLOBAL_FIXED(0) | 1;
+    uint64_t on = TR | BTS | BTINT | (arch_lbr ? 0 : LBR);
+    bool ok;
+
+    if (version >= 4) {
+        status = (lbrs ? LBR_FRZ : 0) | (counters ? CTR_FRZ : 0);
+    } else {
+        on &= lbrs ? ~(uint64_t)LBR : -1;
+        ctrl = counters ? 0 : ctrl;
+    }
+    ok = frozen.debugctl == on && frozen.ctrl == ctrl &&
+         frozen.status == status &&
+         !(frozen.count >> 32) == counters &&
+         (!counters || frozen.count == count);
+    if (!ok) {
+        lwp_print("  DEBUGCTL %lx, CTRL %lx, STATUS %lx, count %lx, not %x\n",
+                  frozen.debugctl, frozen.ctrl, frozen.status, frozen.count,
+                  count);
+    }
+    return ok;
+}
+
+PLACE(jnz_at);
+CODE(counted, "mov $100, %eax\n 1: dec %eax\n jnz_at: jnz 1b")
+
+static void test_freeze(void)
+{
+    static const struct {
+        const char *what;
+        void (*code)(void), (*at)(void);
+        unsigned vector;
+    } events[] = {
+        { "INT n", soft, int_at, VECTOR }, { "#UD", ud, ud_at, UD },
+    };
+
+    version = cpuid_reg(0, 0, 0) >= 0xa ? cpuid_reg(0xa, 0, 0) & 0xff : 0;
+    arch_lbr = cpuid_reg(0, 0, 0) >= 7 && (cpuid_reg(7, 0, 3) >> 19 & 1);
+    if (version < 2 || !ds_cpl) {
+        return;
+    }
+    for (uint64_t freeze = 0; freeze <= (FREEZE_LBRS_ON_PMI | FREEZE_ON_PMI);
+         freeze += FREEZE_LBRS_ON_PMI) {
+        bool lbrs = freeze & FREEZE_LBRS_ON_PMI, ok = true, masked = true;
+
+        /* The first record is IRET's.  An overflow is far away, or near. */
+        for (unsigned k = 1; k < 30; k++) {
+            APIC(APIC_LVTPC) = LVT_NMI;
+            set_records(200, k);
+            run_frozen(counted, freeze | OFF_OS, k % 2 ? k + 3 : 100000);
+            ok &= frozen.vector == NMI && stored() == k &&
+                  is_frozen(freeze, k > 1 ? 2 * k - 1 : 0) &&
+                  (k == 1 || !lbrs || frozen.from == (uintptr_t)jnz_at);
+            /* The program goes on. */
+            APIC(APIC_LVTPC) = LVT_MASKED | LVT_NMI;
+            set_records(200, k);
+            run_frozen(counted, freeze | OFF_OS, 100000);
+            masked &= frozen.vector == EXIT && stored() == 100 &&
+                      is_frozen(freeze, k > 1 ? 2 * k - 1 : 0) &&
+                      (k == 1 || !lbrs || frozen.from == (uintptr_t)jnz_at);
+        }
+        report(ok, "a PMI with freeze bits %x", (int)freeze);
+        report(masked, "so it is if LVTPC is masked");
+        for (int i = 0; i < ARRAY_SIZE(events); i++) {
+            unsigned n;
+
+            set_records(200, 201);
+            run_frozen(events[i].code, freeze, 100000);
+            n = find_to(events[i].code) + 1;
+            APIC(APIC_LVTPC) = LVT_NMI;
+            set_records(200, n + 1);
+            run_frozen(events[i].code, freeze, 100000);
+            report(frozen.vector == NMI && stored() > n &&
+                   is_record(n, events[i].at, stub(events[i].vector)) &&
+                   frozen.rip == (uintptr_t)stub(events[i].vector) &&
+                   is_frozen(freeze, 2) &&
+                   (!lbrs || frozen.from == (uintptr_t)events[i].at),
+                   "a PMI of %s", events[i].what);
+        }
+    }
+    wrmsr(MSR_FIXED_CTR_CTRL, 0);
     APIC(APIC_LVTPC) = LVT_MASKED;
 }
 
@@ -808,12 +998,13 @@ static void test_supervisor(void)
 
 /*
  * The last field of a record, which is 0, lies over what JMP goes to: ADD %AL,
- * (%RAX) instead of INC %ECX, four times.
+ * (%RAX) instead of INC %ECX, four times.  With PREDICTED, the first one is an
+ * ADC, and there is no carry.
  */
 static void __attribute__((naked)) smc(void)
 {
     asm("smc_start:\n"
-        "1:  dec %edx\n"
+        "1:  sub $1, %edx\n"
         "    jz 2f\n"
         "    jmp smc_next\n"
         "    .skip 24 * 22, 0xcc\n"
@@ -879,7 +1070,7 @@ static int find_flat(uint64_t from, uint64_t to)
     for (unsigned i = 0; i < n; i++) {
         if (get_field(flat + i * RECORD, 0) == from &&
             get_field(flat + i * RECORD, 1) == to &&
-            get_field(flat + i * RECORD, 2) == 0) {
+            has_flags(flat + i * RECORD)) {
             return i;
         }
     }
@@ -1007,6 +1198,8 @@ int main(void)
     }
     report(!(rdmsr(MSR_MISC_ENABLE) & MISC_NO_BTS),
            "IA32_MISC_ENABLE says that there is BTS");
+    /* Not on Core 2, "Core microarchitecture" */
+    predicts = (cpuid_reg(1, 0, 0) & 0xf00f0) != 0xf0;
     dtes64 = features >> 2 & 1;
     ds_cpl = features >> 4 & 1;
     size = dtes64 ? 8 : 4;
@@ -1016,7 +1209,9 @@ int main(void)
     test_events();
     test_base();
     test_calls();
+    test_predicted();
     test_threshold();
+    test_freeze();
     test_ring();
     test_pages();
     test_addresses();

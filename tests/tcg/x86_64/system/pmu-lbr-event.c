@@ -321,8 +321,8 @@ static void test_last_exception(void)
 
     set_up(USER_CODE64, (uintptr_t)jmp_ud);
     run_recorded(UD, on_ud);
-    r = (Record) { rdmsr(MSR_LER_FROM) & ADDRESS_MASK,
-                   rdmsr(MSR_LER_TO) & ADDRESS_MASK };
+    r = (Record) { rdmsr(MSR_LER_FROM + lbr->to_first) & ADDRESS_MASK,
+                   rdmsr(MSR_LER_TO - lbr->to_first) & ADDRESS_MASK };
     report(goes(r, (uintptr_t)jmp_ud_at, (uintptr_t)jmp_ud_to),
            "the branch before an exception");
     if (is_arch()) {
@@ -331,10 +331,7 @@ static void test_last_exception(void)
     }
 }
 
-/*
- * #DB is not recorded, and switches records off; but not where they are
- * architectural.
- */
+/* #DB is not recorded, and switches records off. */
 PLACE(int1_at);
 CODE(int1, "jmp 1f\n 1: int1_at: .byte 0xf1")
 PLACE(step_to);
@@ -344,7 +341,8 @@ CODE(watch, "jmp watch_to\n watch_to: mov %eax, -8(%rsp)\n nop\n")
 
 static void test_debug(void)
 {
-    uint64_t want = lbr_on & (is_arch() ? -1u : ~DEBUGCTL_LBR);
+    /* Of IA32_LBR_CTL, it is the same bit. */
+    uint64_t want = lbr_on & ~(is_arch() ? CTL_ENABLE : DEBUGCTL_LBR);
     static const struct {
         const char *what;
         Place *code, *to;
@@ -370,7 +368,7 @@ static void test_debug(void)
         lbr_stop();
         asm volatile("mov %0, %%dr7" : : "r" (0ull));
         report(regs.vector == DB && got == want &&
-               (is_arch() || record(0).to == (uintptr_t)traps[i].to),
+               record(0).to == (uintptr_t)traps[i].to,
                "%s: vector %d, then %lx", traps[i].what, (int)regs.vector,
                got);
     }
@@ -382,7 +380,7 @@ static void test_debug(void)
 
 /* volatile: SMM writes it */
 volatile struct {
-    uint32_t smis, debugctl;
+    uint32_t smis, debugctl, msr, val;
 } smm_log;
 
 #define SMM_IP(name) (0x8000 + ((uintptr_t)(name) - (uintptr_t)smm_code))
@@ -396,6 +394,7 @@ asm(".text\n"
     "    mov $smm_log, %ebx\n"
     "    incl (%ebx)\n"
     "    mov $0x1d9, %ecx\n rdmsr\n mov %eax, 4(%ebx)\n"
+    "    mov 8(%ebx), %ecx\n rdmsr\n mov %eax, 12(%ebx)\n"
     "smm_jmp:\n"
     "    jmp smm_jmp_to\n"
     "    nop\n"
@@ -419,12 +418,22 @@ static void test_smm(void)
     uint32_t smis = smm_log.smis;
 
     set_smi_code((uintptr_t)smm_code, (uintptr_t)smm_code_end);
+    smm_log.msr = lbr_msr;
     run_smi();
-    report(smm_log.smis == smis + 1 &&
-           goes(record(0), regs.rip - 2, (uintptr_t)on_exit) &&
-           goes(record(1), SMM_IP(smm_jmp), SMM_IP(smm_jmp_to)) &&
-           (lbr->depth == 1 || record(2).from == (uintptr_t)smi),
-           "SMI and RSM are nothing, JMP in SMM is");
+    if (is_arch()) {
+        report(smm_log.smis == smis + 1 &&
+               goes(record(0), regs.rip - 2, (uintptr_t)on_exit) &&
+               record(1).from == (uintptr_t)smi &&
+               smm_log.val == (lbr_on & ~CTL_ENABLE),
+               "SMI clears LBREn, and RSM restores it: LBR_CTL %x",
+               smm_log.val);
+    } else {
+        report(smm_log.smis == smis + 1 &&
+               goes(record(0), regs.rip - 2, (uintptr_t)on_exit) &&
+               goes(record(1), SMM_IP(smm_jmp), SMM_IP(smm_jmp_to)) &&
+               (lbr->depth == 1 || record(2).from == (uintptr_t)smi),
+               "SMI and RSM are nothing, JMP in SMM is");
+    }
     if (is_amd() || !(cpuid_reg(1, 0, 2) & CPUID_PDCM) ||
         !(rdmsr(MSR_PERF_CAPABILITIES) & CAP_FREEZE_WHILE_SMM)) {
         return;
@@ -467,6 +476,9 @@ static void test_freeze(void)
 {
     unsigned version = cpuid_reg(0xa, 0, 0) & 0xff;
     uint64_t frozen = version >= 4 ? LBR_FRZ : 0;
+    /* Bonnell's switches off trace messages, too. */
+    uint32_t tr = !is_arch() && (cpuid_reg(1, 0, 3) >> 21 & 1) ? TR : 0;
+    uint32_t tr_left = lbr->model == 28 ? 0 : tr;
     static const struct {
         const char *what;
         Place *code, *from, *to;
@@ -505,7 +517,7 @@ static void test_freeze(void)
         set_up(USER_CODE64, (uintptr_t)ways[i].code);
         start_branches(ways[i].left, EVTSEL_USR);
         wrmsr(MSR_DEBUGCTL, FREEZE_LBRS_ON_PMI);
-        lbr_on |= is_arch() ? 0 : FREEZE_LBRS_ON_PMI;
+        lbr_on |= is_arch() ? 0 : FREEZE_LBRS_ON_PMI | tr;
         lbr_start();
         run();
         stop_branches();
@@ -515,7 +527,7 @@ static void test_freeze(void)
              goes(r, (uintptr_t)ways[i].from, (uintptr_t)ways[i].to);
         report(ok, "a PMI of %s that freezes: the branch is the last",
                ways[i].what);
-        report(got == (FREEZE_LBRS_ON_PMI |
+        report(got == (FREEZE_LBRS_ON_PMI | tr_left |
                        (version >= 4 && !is_arch() ? DEBUGCTL_LBR : 0)) &&
                (rdmsr(MSR_GLOBAL_STATUS) & LBR_FRZ) == frozen &&
                (!is_arch() || rdmsr(MSR_LBR_CTL) == lbr_on),
@@ -533,7 +545,7 @@ static void test_freeze(void)
                               (uintptr_t)on_ud),
                    "nothing is recorded until LBR_FRZ is cleared");
         }
-        lbr_on &= ~FREEZE_LBRS_ON_PMI;
+        lbr_on &= ~(FREEZE_LBRS_ON_PMI | tr);
         lbr_stop();
         wrmsr(MSR_DEBUGCTL, 0);
         wrmsr(MSR_GLOBAL_STATUS_RESET, rdmsr(MSR_GLOBAL_STATUS));

@@ -175,6 +175,7 @@ static bool says(unsigned n, Class class)
         return !(r.from >> 48 & (guessed ? 0x7fff : 0xffff)) &&
                (lbr->format == FORMAT_TIME || !(r.to >> 48));
     case FORMAT_INFO:
+    case FORMAT_INFO2:
         return !(r.info >> 16 & (guessed ? 0x7fffffffffff : 0xffffffffffff));
     case FORMAT_ARCH:
         return (info & (guessed ? 0x6f : 0xef)) == types[class] &&

@@ -37,7 +37,7 @@ enum { DE, DB, NMI, BP, OF, BR, DF = 8, NP = 11, SS, VECTOR = 64 };
 
 typedef enum Format {
     FORMAT_32, FORMAT_LIP, FORMAT_EIP, FORMAT_FLAGS, FORMAT_TSX, FORMAT_INFO,
-    FORMAT_TIME, FORMAT_ARCH = 63,
+    FORMAT_TIME, FORMAT_INFO2, FORMAT_ARCH = 63,
 } Format;
 
 /* Bits of SELECT, and, from bit 16 on, of IA32_LBR_CTL */
@@ -63,6 +63,7 @@ typedef struct Generation {
     uint32_t from, to, info;
     uint32_t select;        /* bits of it; 0: there is none */
     uint32_t debugctl;      /* bits that are there whatever CPUID says */
+    bool to_first;          /* MSR_LER_FROM has the target, MSR_LER_TO not */
 } Generation;
 
 #define PINS            0x3cu
@@ -72,19 +73,19 @@ typedef struct Generation {
 
 static const Generation generations[] = {
     { 3, "P6", 1, FORMAT_32, 0x1db, 0x1dc, 0, 0, PINS | TR },
-    { 13, "Pentium M", 8, FORMAT_32, 0x40, 0, 0, 0, PINS | TR },
+    { 13, "Pentium M", 8, FORMAT_32, 0x40, 0, 0, 0, PINS | TR, true },
     { 14, "Core Duo", 8, FORMAT_32, 0x40, 0, 0, 0, 0 },
     { 15, "Core 2", 4, FORMAT_EIP, 0x40, 0x60, 0, 0, 0 },
     { 28, "Bonnell", 8, FORMAT_EIP, 0x40, 0x60, 0, 0, 0 },
     { 55, "Silvermont", 8, FORMAT_EIP, 0x40, 0x60, 0, 0x1ff, 0 },
     { 87, "Knights Landing", 8, FORMAT_FLAGS, 0x680, 0x6c0, 0, 0x1ff, 0 },
     { 26, "Nehalem", 16, FORMAT_FLAGS, 0x680, 0x6c0, 0, 0x1ff, UNCORE },
-    { 42, "Sandy Bridge", 16, FORMAT_FLAGS, 0x680, 0x6c0, 0, 0x1ff, 0 },
-    { 60, "Haswell", 16, FORMAT_TSX, 0x680, 0x6c0, 0, 0x3ff, 0 },
-    { 94, "Skylake", 32, FORMAT_INFO, 0x680, 0x6c0, 0xdc0, 0x3ff, 0 },
-    { 92, "Goldmont", 32, FORMAT_FLAGS, 0x680, 0x6c0, 0, 0x3ff, 0 },
-    { 122, "Goldmont Plus", 32, FORMAT_TIME, 0x680, 0x6c0, 0, 0x3ff, 0 },
-    { 143, "Golden Cove", 32, FORMAT_ARCH, 0x1500, 0x1600, 0x1200, 0, 0 },
+    { 42, "Sandy Bridge", 16, FORMAT_FLAGS, 0x680, 0x6c0, 0, 0x1ff, UNCORE },
+    { 60, "Haswell", 16, FORMAT_TSX, 0x680, 0x6c0, 0, 0x3ff, UNCORE },
+    { 94, "Skylake", 32, FORMAT_INFO, 0x680, 0x6c0, 0xdc0, 0x3ff, UNCORE },
+    { 92, "Goldmont", 32, FORMAT_TIME, 0x680, 0x6c0, 0, 0x3ff, 0 },
+    { 122, "Goldmont Plus", 32, FORMAT_INFO2, 0x680, 0x6c0, 0xdc0, 0x3ff, 0 },
+    { 143, "Golden Cove", 32, FORMAT_ARCH, 0x1500, 0x1600, 0x1200, 0, UNCORE },
 };
 static const Generation amd = { 0, "AMD", 1, FORMAT_32, 0x1db, 0x1dc, 0, 0,
                                 PINS };
