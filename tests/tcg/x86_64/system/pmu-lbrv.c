@@ -322,15 +322,9 @@ static void test_written(bool virt)
 {
     enum { ROUNDS = 2000 };
     static Vmcb before;
-    uint64_t cr3, cr4;
     bool ok = true;
 
-    asm volatile("mov %%cr3, %0\n mov %%cr4, %1" : "=r" (cr3), "=r" (cr4));
-    ap_start.cr3 = cr3;
-    ap_start.cr4 = cr4;
-    asm volatile("sgdt %0" : "=m" (ap_start.gdtr));
-    ap_start.stack = (uintptr_t)ap_stack + sizeof(ap_stack);
-    start_ap(1);
+    start_ap64(1, ap_stack + sizeof(ap_stack));
     for (int i = 0; i < ROUNDS; i++) {
         set_guest(virt, look);
         vmcb.asid = 0;
