@@ -361,15 +361,13 @@ void branch_cpu_vmrun(CPUX86State *env)
     }
 }
 
-void branch_cpu_vmexit(CPUX86State *env)
+void branch_cpu_vmexit(CPUX86State *env, bool failed)
 {
     /* What has been intercepted is not delivered. */
     env_archcpu(env)->branch_source.valid = false;
     if (lbr_is_virtual(env)) {
         /* A VMRUN that fails leaves the guest's as they are. */
-        if (x86_ldq_phys(env_cpu(env), env->vm_vmcb +
-                         offsetof(struct vmcb, control.exit_code)) !=
-            (uint64_t)SVM_EXIT_ERR) {
+        if (!failed) {
             svm_save(env, env->vm_vmcb);
         }
         svm_load(env, env->vm_hsave);

@@ -41,10 +41,10 @@ void branch_cpu_sync(X86CPU *cpu);
 /*
  * LBR virtualization: behind VMRUN's checks of its operand, when env->vm_vmcb
  * is set and before the guest's state is loaded; and when #VMEXIT has stored
- * it, if VMRUN has not failed.
+ * it, unless VMRUN has @failed.
  */
 void branch_cpu_vmrun(CPUX86State *env);
-void branch_cpu_vmexit(CPUX86State *env);
+void branch_cpu_vmexit(CPUX86State *env, bool failed);
 
 /*
  * A task switch is committed, by what is at EIP, or by an instruction at @ra:

@@ -66,7 +66,7 @@ static inline bool physical_line(CPUX86State *env, Line *l,
               RETIRE_LINE_BITS;
     l->memory = !(flags & TLB_MMIO);
     l->page = (RetirePage) {
-        full->lg_page_size, full->prot & RETIRE_PROT_GLOBAL
+        full->lg_page_size, full->extra.x86.global
     };
     return true;
 #endif

@@ -10,17 +10,23 @@
 
 /*
  * The return address for accesses between two instructions: an address inside
- * generated code that belongs to no block.  A fault is raised with @env as it
- * is, because no block has that address; and user mode emulation takes the
+ * generated code that belongs to no TB.  A fault is raised with @env as it
+ * is, because no TB has that address; and user mode emulation takes the
  * host's SIGSEGV for the guest's, because generated code has it.
  */
+#ifdef CONFIG_TCG_INTERPRETER
+/* There is no epilogue; but a TranslationBlock comes before the first code. */
+#define RETIRE_BOUNDARY_RA \
+    ((uintptr_t)tcg_splitwx_to_rx(tcg_ctx->code_gen_buffer))
+#else
 #define RETIRE_BOUNDARY_RA ((uintptr_t)tcg_code_gen_epilogue)
+#endif
 
 /* Guest memory, with the privilege that an MMU index has */
 typedef struct RetireMem {
     CPUX86State *env;
     int mmu_idx;
-    uintptr_t ra;           /* 0 if TCI's code is nowhere */
+    uintptr_t ra;
 } RetireMem;
 
 /*
@@ -154,8 +160,8 @@ static inline void *retire_mem_host(const RetireMem *m, uint64_t addr,
         return NULL;
     }
 #ifdef CONFIG_USER_ONLY
-    /* The host raises it, unless it is TCI's, whose code is nowhere. */
-    return m->ra && guest_addr_valid_untagged(addr) ? g2h_untagged(addr) : NULL;
+    /* The host raises it. */
+    return guest_addr_valid_untagged(addr) ? g2h_untagged(addr) : NULL;
 #else
 #ifdef CONFIG_PLUGIN
     if (env_cpu(m->env)->neg.plugin_mem_cbs) {

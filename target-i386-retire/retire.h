@@ -101,9 +101,6 @@ static inline RetireModels *retire_models(CPUX86State *env)
 #define RETIRE_FOREACH_TOLD(env, o) \
     for (const RetireObserver **(o) = retire_models(env)->told; *(o); (o)++)
 
-/* A bit of CPUTLBEntryFull.prot that system emulation has no use for */
-#define RETIRE_PROT_GLOBAL  0x80
-
 /* A processor's TLB forgets its pages, or only those that are not @global. */
 static inline void retire_tlb_flushed(CPUX86State *env, bool global)
 {

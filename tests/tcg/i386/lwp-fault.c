@@ -506,6 +506,32 @@ static void check_left(const Place *place)
     llwpcb(NULL);
 }
 
+static int file;
+
+static void extend(int sig, siginfo_t *info, void *uc)
+{
+    if (seen.faults++ || ftruncate(file, PAGE) != 0) {
+        on_fault(sig, info, uc);
+    }
+}
+
+/* A page that may be written, but behind the end of its file: SIGBUS. */
+static void test_end_of_file(void)
+{
+    file = memfd_create("ring", 0);
+    prepare(0, 0, 1u << 2);
+    ring = mmap(NULL, PAGE, RW, MAP_SHARED, file, 0);
+    lwp_init(cb, ring, LWP_MIN_RING, 1u << 2);
+    cb->event[1].interval = cb->event[1].counter = 1000;
+    catch(SIGBUS, extend);
+    llwpcb(cb);
+    work_elsewhere(1);
+    report(seen.faults == 1 && slwpcb() == cb && cb->head >= 2 * 32 &&
+           ring[0].event == 2 && ring[1].event == 2,
+           "Instructions Retired, ring behind the end of a file: one SIGBUS");
+    llwpcb(NULL);
+}
+
 int main(void)
 {
     ring_pages = map_pages(2, RW);
@@ -530,5 +556,6 @@ int main(void)
         check_pending(&ring_places[i]);
         check_left(&ring_places[i]);
     }
+    test_end_of_file();
     return report_summary();
 }

@@ -27,4 +27,17 @@ asm(".text\n"
     "    mov ap_start + 8(%rip), %rsp\n"
     "    call ap_main\n");
 
+/* Start one with the memory and the tables of this processor. */
+static void start_ap64(unsigned apic_id, void *stack_end)
+{
+    uint64_t cr3, cr4;
+
+    asm volatile("mov %%cr3, %0\n mov %%cr4, %1" : "=r" (cr3), "=r" (cr4));
+    ap_start.cr3 = cr3;
+    ap_start.cr4 = cr4;
+    asm volatile("sgdt %0" : "=m" (ap_start.gdtr));
+    ap_start.stack = (uintptr_t)stack_end;
+    start_ap(apic_id);
+}
+
 #endif

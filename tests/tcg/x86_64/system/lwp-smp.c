@@ -393,16 +393,9 @@ static void panic(void)
 
 static void start_aps(void)
 {
-    uint64_t cr3, cr4;
-
-    asm volatile("mov %%cr3, %0\n mov %%cr4, %1" : "=r" (cr3), "=r" (cr4));
-    ap_start.cr3 = cr3;
-    ap_start.cr4 = cr4;
-    asm volatile("sgdt %0" : "=m" (ap_start.gdtr));
     for (starting = 1; starting < cpus; starting++) {
-        ap_start.stack = (uintptr_t)cpu[starting].stack +
-                         sizeof(cpu[starting].stack);
-        start_ap(starting);
+        start_ap64(starting,
+                   cpu[starting].stack + sizeof(cpu[starting].stack));
     }
 }
 

@@ -1433,19 +1433,11 @@ void ap_main(void)
 
 static void start_second(void)
 {
-    uint64_t cr3, cr4;
-
     out8(0x70, 0x5f);                   /* processors - 1, from QEMU */
     has_ap = in8(0x71) > 0;
-    if (!has_ap) {
-        return;
+    if (has_ap) {
+        start_ap64(1, ap_stack + sizeof(ap_stack));
     }
-    asm volatile("mov %%cr3, %0\n mov %%cr4, %1" : "=r" (cr3), "=r" (cr4));
-    ap_start.cr3 = cr3;
-    ap_start.cr4 = cr4;
-    asm volatile("sgdt %0" : "=m" (ap_start.gdtr));
-    ap_start.stack = (uintptr_t)ap_stack + sizeof(ap_stack);
-    start_ap(1);
 }
 
 /* --- the program --------------------------------------------------------- */

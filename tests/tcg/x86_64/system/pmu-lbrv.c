@@ -3,10 +3,11 @@
  * The last branch in guests of a hypervisor, which is this program: with LBR
  * virtualization (APM 15.23) guest and hypervisor have registers of their own,
  * and without it they share them.  VMRUN, #VMEXIT, STGI, RDMSR and WRMSR are
- * not branches.
+ * not branches.  Runs on two processors.
  */
 
 #include "pmu-kernel.h"
+#include "lwp-ap64.h"
 #include "lwp-svm.h"
 
 /* The last branch, and the one before the last exception, are 1DBH to 1DEH. */
@@ -302,6 +303,39 @@ static void test_virtual(void)
     wrmsr(MSR_DEBUGCTL, 0);
 }
 
+static uint8_t ap_stack[4096] __attribute__((aligned(16)));
+static bool ap_stop;
+
+/* The other processor writes to the VMCB what VMRUN would if it succeeded. */
+void ap_main(void)
+{
+    __atomic_add_fetch(&ap_starts, 1, __ATOMIC_ACQ_REL);
+    while (!__atomic_load_n(&ap_stop, __ATOMIC_ACQUIRE)) {
+        __atomic_store_n(&vmcb.exit, EXIT_VMMCALL, __ATOMIC_RELAXED);
+    }
+    for (;;) {
+        asm volatile("hlt");
+    }
+}
+
+static void test_written(bool virt)
+{
+    enum { ROUNDS = 2000 };
+    static Vmcb before;
+    bool ok = true;
+
+    start_ap64(1, ap_stack + sizeof(ap_stack));
+    for (int i = 0; i < ROUNDS; i++) {
+        set_guest(virt, look);
+        vmcb.asid = 0;
+        before = vmcb;
+        enter(0, &vmcb);
+        ok &= same(&before.es, &vmcb.es, PAGE - offsetof(Vmcb, es));
+    }
+    __atomic_store_n(&ap_stop, true, __ATOMIC_RELEASE);
+    report(ok, "VMRUN fails, whoever writes its exit code: nothing changes");
+}
+
 int main(void)
 {
     bool lbrv = cpuid_reg(0x8000000a, 0, 3) & CPUID_LBRV;
@@ -315,6 +349,7 @@ int main(void)
         test_virtual();
         test_shared("off again");
     }
+    test_written(lbrv);
     report(true, "LBR virtualization: %d", lbrv);
     return report_summary();
 }

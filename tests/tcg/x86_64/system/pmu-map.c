@@ -43,16 +43,9 @@ void ap_main(void)
 
 int main(void)
 {
-    uint64_t cr3, cr4;
-
     kernel_init();
-    asm volatile("mov %%cr3, %0\n mov %%cr4, %1" : "=r" (cr3), "=r" (cr4));
-    ap_start.cr3 = cr3;
-    ap_start.cr4 = cr4;
-    asm volatile("sgdt %0" : "=m" (ap_start.gdtr));
-    ap_start.stack = (uintptr_t)ap_stack + sizeof(ap_stack);
     version = APIC(APIC_VERSION);
-    start_ap(1);
+    start_ap64(1, ap_stack + sizeof(ap_stack));
     outl(PCI_ADDRESS, PAM1 & ~3);
     for (int i = 0; i < CHANGES; i++) {
         /* One half, or both: the map has more parts, or fewer. */

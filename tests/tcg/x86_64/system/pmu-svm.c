@@ -623,12 +623,48 @@ static void test_failure(void)
     }
 }
 
+#define BEHIND ".rept 20\n nop\n .endr"
+
+CODE(host_ud2, "nop\n ud2\n" BEHIND)
+CODE(host_vmmcall, "nop\n vmmcall\n" BEHIND)
+
+/* What counts until #UD in @code, and here until counters are stopped */
+static uint64_t count_ud(int cpl, void (*code)(void))
+{
+    stop();
+    set_counter(0, INSNS | BOTH_CPL, 0);
+    set_up(cpl ? USER_CODE64 : CODE64, (uintptr_t)code);
+    wrmsr(MSR_AMD_CTL, 1);
+    if (run() != UD || regs.rip != (uintptr_t)code + 1) {
+        return 0;
+    }
+    wrmsr(MSR_AMD_CTL, 0);
+    return rdmsr(MSR_PERF_CTR(0));
+}
+
+static void test_host_vmmcall(void)
+{
+    for (int cpl = 0; cpl <= 3; cpl += 3) {
+        uint64_t want = count_ud(cpl, host_ud2);
+        uint64_t got = count_ud(cpl, host_vmmcall);
+
+        report(want && got == want,
+               "VMMCALL in the hypervisor at CPL %d: #UD, it does not count",
+               cpl);
+        if (got != want) {
+            lwp_print("  %ld, and with UD2 %ld\n", got, want);
+        }
+    }
+    stop();
+}
+
 int main(void)
 {
     kernel_init();
     apic_init(LVT_NMI);
     stop();
     test_no_svme();
+    test_host_vmmcall();
     wrmsr(MSR_HSAVE_PA, (uintptr_t)host_save);
     test_guest_host();
     test_intercepts();

@@ -39,6 +39,8 @@ enum {
 #define FLAG_IRE            (1u << 2)       /* of LWP */
 #define FLAG_BRE            (1u << 3)
 #define GATE_P              (1ull << 47)
+#define FLAG_TF             (1u << 8)
+#define DR6_BS              (1u << 14)
 
 uint32_t nmis;
 uint32_t watched[4];            /* See watch(). */
@@ -151,6 +153,37 @@ static void set_dr(uintptr_t dr0, uint64_t dr7)
 static void watch(void)
 {
     set_dr((uintptr_t)&watched[1], 0xd0401);
+}
+
+PLACE(step_behind);
+PLACE(step_end);
+CODE(step_over, "nop\n movl $1, (%rdi)\n step_behind: nop\n nop\n nop\n"
+     "step_end:")
+
+/*
+ * Of steps over a store that is watched, only its own reports that.  Nobody
+ * else touches that page.
+ */
+static void test_watch_steps(void)
+{
+    bool ok = true;
+
+    set_dr(WINDOW + 4 * PAGE, 0xd0401);
+    set_up(USER_CODE64, (uintptr_t)step_over);
+    regs.rdi = WINDOW + 4 * PAGE;
+    for (int i = 0; i < 5; i++) {
+        uint64_t dr6;
+
+        asm volatile("mov %0, %%dr6" : : "r" (0ull));
+        regs.rflags |= FLAG_TF;
+        ok &= run() == DB;
+        asm volatile("mov %%dr6, %0" : "=r" (dr6));
+        ok &= (dr6 & DR6_BS) &&
+              (dr6 & 15) == (regs.rip == (uintptr_t)step_behind);
+    }
+    set_dr(0, 0x400);
+    report(ok && regs.rip == (uintptr_t)step_end,
+           "a data breakpoint is reported by one single step");
 }
 
 CODE(rep_stos, "rep stosb\n nop")
@@ -566,6 +599,7 @@ static void test_case(int i, int cpl)
 int main(void)
 {
     kernel_init();
+    test_watch_steps();
     test_watch_rep();
     test_watch_new();
     lwp_make_available();
