@@ -81,7 +81,7 @@ static void stored(CPUX86State *env, BtsResult result)
 {
     switch (result) {
     case BTS_PMI:
-        pmu_raise(&env_archcpu(env)->pmu);
+        pmu_raise(env_archcpu(env)->pmu);
         break;
     case BTS_NO_AREA:
         qemu_log_mask(LOG_GUEST_ERROR, "BTS: the DS area at %016" PRIx64
