@@ -113,7 +113,8 @@ static const VMStateDescription vmstate_pmu_offcore = {
     .minimum_version_id = 1,
     .needed = offcore_needed,
     .fields = (const VMStateField[]) {
-        VMSTATE_STRUCT_POINTER(pmu, X86CPU, vmstate_offcore_registers, PmuState),
+        VMSTATE_STRUCT_POINTER(pmu, X86CPU, vmstate_offcore_registers,
+                               PmuState),
         VMSTATE_END_OF_LIST()
     }
 };
@@ -206,7 +207,8 @@ static const VMStateDescription vmstate_pmu_frontend = {
     .minimum_version_id = 1,
     .needed = frontend_needed,
     .fields = (const VMStateField[]) {
-        VMSTATE_STRUCT_POINTER(pmu, X86CPU, vmstate_frontend_register, PmuState),
+        VMSTATE_STRUCT_POINTER(pmu, X86CPU, vmstate_frontend_register,
+                               PmuState),
         VMSTATE_END_OF_LIST()
     }
 };

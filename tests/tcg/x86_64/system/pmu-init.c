@@ -127,17 +127,17 @@ static void test_init(const Register *r)
 /* L2 has 16 lines of these, and L3 the one that L2 has lost. */
 static void test_caches(void)
 {
-    volatile uint8_t *p = (volatile uint8_t *)0x2000000;
+    uintptr_t p = 0x2000000;
     uint64_t before;
 
     wrmsr(MSR_PMC(0), 0);
     wrmsr(MSR_EVTSEL(0), 0x04d1 | EVTSEL_OS | EVTSEL_EN);
     for (int i = 0; i < 17; i++) {
-        p[i * 0x20000];
+        asm volatile("cmpb $0, (%0)" : : "r" (p + i * 0x20000ul) : "cc");
     }
     start_ap(1);
     before = rdmsr(MSR_PMC(0));
-    p[0];
+    asm volatile("cmpb $0, (%0)" : : "r" (p) : "cc");
     report(rdmsr(MSR_PMC(0)) == before + 1,
            "INIT of another processor keeps what L3 has");
     wrmsr(MSR_EVTSEL(0), 0);

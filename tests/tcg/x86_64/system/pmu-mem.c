@@ -433,8 +433,7 @@ CODE(through_device, "mov $16, %ecx\n 1: mov (%rsi), %eax\n clflush (%rsi)\n"
 
 static void test_tables_in_device(void)
 {
-    volatile uint64_t *directory = (volatile uint64_t *)0xb8000;
-    uint64_t cr3, *table, old;
+    uint64_t *directory = (uint64_t *)0xb8000, cr3, *table, old;
 
     asm volatile("mov %%cr3, %0" : "=r" (cr3));
     table = (uint64_t *)cr3;
@@ -443,6 +442,7 @@ static void test_tables_in_device(void)
     for (int i = 0; i < 512; i++) {
         directory[i] = (uint64_t)i << 21 | 0x80 | PTE_ALL;
     }
+    asm volatile("" : : : "memory");
     table[2] = 0xb8000 | PTE_ALL;
     for (int on = 0; on < 2; on++) {
         asm volatile("mov %0, %%cr3" : : "r" (cr3) : "memory");
