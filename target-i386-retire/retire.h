@@ -112,6 +112,19 @@ static inline void retire_tlb_flushed(CPUX86State *env, bool global)
 }
 
 /*
+ * All of the TLB has been flushed, and this is not the end of an instruction,
+ * behind which cpu_sync_retire() sees that.
+ */
+static inline void retire_mapping_changed(CPUX86State *env)
+{
+    RetireModels *models = retire_models(env);
+
+    if (models && qemu_cpu_is_self(env_cpu(env))) {
+        retire_filter_clear(&models->filter);
+    }
+}
+
+/*
  * The properties of the models, and that of retire-test.c.  They are the
  * class's, and have no default that would be set by a visitor, because each
  * thread of a program is a CPU.
@@ -263,9 +276,6 @@ static inline void retire_restore_state(CPUX86State *env, uint64_t data)
 {
     RetireState *r = &env->retire;
 
-    if (!env->retire_flags) {
-        return;
-    }
     retire_unnote(r, env->eip);
     if (data >> 32) {
         retire_unretire_memory(r, retire_row(env),
@@ -306,19 +316,6 @@ uint32_t retire_ldl_mmuidx(CPUX86State *env, vaddr addr, int mmu_idx,
                            uintptr_t ra);
 uint64_t retire_ldq_mmuidx(CPUX86State *env, vaddr addr, int mmu_idx,
                            uintptr_t ra);
-
-/*
- * This is not the end of an instruction, behind which cpu_sync_retire() sees
- * that all of the TLB has been flushed.
- */
-static inline void retire_mapping_changed(CPUX86State *env)
-{
-    RetireModels *models = retire_models(env);
-
-    if (models && qemu_cpu_is_self(env_cpu(env))) {
-        retire_filter_clear(&models->filter);
-    }
-}
 
 /* INVLPG: what the filter knows may be elsewhere. */
 static inline void retire_page_flushed(CPUX86State *env, uint64_t addr)
