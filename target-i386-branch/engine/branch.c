@@ -117,8 +117,8 @@ struct BranchFlavour {
  *
  * @has, of registers: SDM vol. 4, APM; Xen (Core 2, and all since then that are
  *   not architectural), Linux' intel/lbr.c (Knights Landing, architectural),
- *   EDK II's P6Msr.h, PentiumMMsr.h and CoreMsr.h; Linux' amd/lbr.c and Xen's
- *   calc_ler_msr() (AMD).
+ *   EDK II's P6Msr.h, PentiumMMsr.h and CoreMsr.h; Linux' amd/lbr.c
+ *   (LbrExtV2) and Xen's calc_ler_msr() in traps.c (1DDH of AMD's, from K7 on).
  *   HAS_LER_TO: SDM vol. 4's table of Pentium M alone, which is PentiumMMsr.h,
  *   too.  Xen takes 1DDH of all processors of family 6 for FROM.
  *   HAS_DS, HAS_DS64: what CPUID of such a processor says.
@@ -131,12 +131,11 @@ struct BranchFlavour {
  *   three); CPUID 8000_0022 (AMD).
  * @format: SDM 17.4.8.1 and the sections of generations; FORMAT_32: EDK II.
  *   That of Core 2, Bonnell and Silvermont has no flags in intel/lbr.c, either,
- *   but whether it is FORMAT_EIP or FORMAT_LIP, nobody else tells.  Others: the
- *   layouts in NehalemMsr.h, SandyBridgeMsr.h, HaswellMsr.h, SkylakeMsr.h,
- *   GoldmontMsr.h (mispredicted in FROM, cycles in TO) and GoldmontPlusMsr.h (a
- *   third register), what intel_pmu_lbr_init() makes of them, and Xen's
+ *   but whether it is FORMAT_EIP or FORMAT_LIP, nobody else tells.  Others: what
+ *   intel_pmu_lbr_init() makes of each format, GoldmontMsr.h (mispredicted in
+ *   FROM, cycles in TO), GoldmontPlusMsr.h (a third register), and Xen's
  *   lbr_tsx_fixup_check() (Haswell).  FORMAT_INFO2's third one has no bits of
- *   transactions: LBR_FORMAT_INFO2 there.
+ *   transactions: LBR_FORMAT_INFO2 there.  FORMAT_V2: Linux' amd/lbr.c.
  *   HAS_SAYS_LIP: intel_pmu_lbr_init_knl() corrects that, by a test of one.
  * @debugctl: SDM vol. 4, table 2-2, and chapter 17's figures; EDK II.
  *   UNCORE: there "06_1AH", Sandy Bridge's own table, and "what applies to

@@ -212,7 +212,8 @@ static const PmuFlavour
  * The first row that fits counts.  Intel's rows of family 6 are those of Linux'
  * intel_pmu_init() and p6_pmu_init(), and of libpfm4's lists of models, but for
  * 1FH, which libpfm4 alone has, and 16H, 4AH, 5AH, 9CH, ADH to AFH and CFH,
- * which Linux alone has.  Those of families 17h to 1Ah are Linux'
+ * which Linux alone has, and 5DH, 66H, 75H, 8AH and 9DH, which are what their
+ * cores are by Linux' intel-family.h.  Those of families 17h to 1Ah are Linux'
  * bsp_init_amd()'s and, up to 19h, libpfm4's; Zhaoxin's are Linux'
  * zhaoxin/core.c's.  One source only, a manual: family 5, Cyrix' and Centaur's
  * others, and models of P6 that are none of 1, 3, 5 to 8, 0AH and 0BH.
@@ -262,9 +263,11 @@ static const struct {
     { PMU_VENDOR_INTEL, 6, 6, 0x8e, 0x8e, &skylake },       /* Kaby Lake */
     { PMU_VENDOR_INTEL, 6, 6, 0x9e, 0x9e, &skylake },
     { PMU_VENDOR_INTEL, 6, 6, 0xa5, 0xa6, &skylake },       /* Comet Lake */
+    { PMU_VENDOR_INTEL, 6, 6, 0x66, 0x66, &skylake },       /* Cannon Lake */
     { PMU_VENDOR_INTEL, 6, 6, 0x6a, 0x6a, &ice_lake },
     { PMU_VENDOR_INTEL, 6, 6, 0x6c, 0x6c, &ice_lake },
     { PMU_VENDOR_INTEL, 6, 6, 0x7d, 0x7e, &ice_lake },
+    { PMU_VENDOR_INTEL, 6, 6, 0x9d, 0x9d, &ice_lake },
     { PMU_VENDOR_INTEL, 6, 6, 0x8c, 0x8d, &ice_lake },      /* Tiger Lake */
     { PMU_VENDOR_INTEL, 6, 6, 0xa7, 0xa7, &ice_lake },      /* Rocket Lake */
     { PMU_VENDOR_INTEL, 6, 6, 0x8f, 0x8f, &golden_cove },
@@ -277,12 +280,15 @@ static const struct {
     { PMU_VENDOR_INTEL, 6, 6, 0x4a, 0x4a, &silvermont },
     { PMU_VENDOR_INTEL, 6, 6, 0x4c, 0x4d, &silvermont },
     { PMU_VENDOR_INTEL, 6, 6, 0x5a, 0x5a, &silvermont },
+    { PMU_VENDOR_INTEL, 6, 6, 0x5d, 0x5d, &silvermont },
+    { PMU_VENDOR_INTEL, 6, 6, 0x75, 0x75, &silvermont },    /* Airmont */
     { PMU_VENDOR_INTEL, 6, 6, 0x57, 0x57, &knights },
     { PMU_VENDOR_INTEL, 6, 6, 0x85, 0x85, &knights },       /* Knights Mill */
     { PMU_VENDOR_INTEL, 6, 6, 0x5c, 0x5c, &goldmont },
     { PMU_VENDOR_INTEL, 6, 6, 0x5f, 0x5f, &goldmont },
     { PMU_VENDOR_INTEL, 6, 6, 0x7a, 0x7a, &goldmont_plus },
     { PMU_VENDOR_INTEL, 6, 6, 0x86, 0x86, &tremont },
+    { PMU_VENDOR_INTEL, 6, 6, 0x8a, 0x8a, &tremont },       /* Lakefield */
     { PMU_VENDOR_INTEL, 6, 6, 0x96, 0x96, &tremont },
     { PMU_VENDOR_INTEL, 6, 6, 0x9c, 0x9c, &tremont },
     { PMU_VENDOR_INTEL, 6, 6, 0xaf, 0xaf, &crestmont },
