@@ -149,6 +149,7 @@ static const struct Processor {
     uint8_t family, model;
     uint16_t misses;            /* an event for which caches are followed */
     const Event *events[6];
+    uint16_t offcore;           /* what MSR_OFFCORE_RSP_0 is for, if not B7/1 */
 } processors[] = {
     { "P6", false, 6, 3, 0x0045, { p6 } },
     { "Core 2", false, 6, 15, 0x412e, { core2 } },
@@ -162,7 +163,7 @@ static const struct Processor {
     { "Ice Lake", false, 6, 106, 0x412e,
       { llc, sandy_bridge, haswell, skylake, offcore } },
     { "Golden Cove", false, 6, 143, 0x412e,
-      { llc, sandy_bridge, haswell, skylake, golden_cove } },
+      { llc, sandy_bridge, haswell, skylake, golden_cove }, 0x012a },
     { "K8", true, 6, 0, 0x0041, { k8 } },
     { "family 15h", true, 21, 0, 0x0041, { k8, family_15h } },
     { "Zen", true, 23, 0, 0x0141, { zen, family_15h } },
@@ -205,9 +206,12 @@ static const struct Processor *find_processor(void)
 }
 
 /* Count @e with counter 0 while the code runs, in an area of its own. */
-static void test_event(const Event *e, uint32_t evtsel, uint32_t pmc)
+static void test_event(const struct Processor *p, const Event *e)
 {
     static uintptr_t area = MEMORY;
+    uint32_t evtsel = p->amd ? MSR_K7_EVTSEL(0) : MSR_EVTSEL(0);
+    uint32_t pmc = p->amd ? MSR_K7_PERFCTR(0) : MSR_PMC(0);
+    uint64_t select = e->code == 0x01b7 && p->offcore ? p->offcore : e->code;
     uint64_t n;
 
     if (area > MEMORY_END - AREA) {
@@ -220,7 +224,7 @@ static void test_event(const Event *e, uint32_t evtsel, uint32_t pmc)
         wrmsr(MSR_OFFCORE_RSP, e->response);
     }
     wrmsr(pmc, 0);
-    wrmsr(evtsel, e->code | EVTSEL_USR | EVTSEL_EN);
+    wrmsr(evtsel, select | EVTSEL_USR | EVTSEL_EN);
     set_up(USER_CODE64, (uintptr_t)code);
     regs.rsi = area;
     regs.rdi = area + 0x8400;
@@ -229,7 +233,7 @@ static void test_event(const Event *e, uint32_t evtsel, uint32_t pmc)
     wrmsr(evtsel, 0);
     n = rdmsr(pmc);
     report(n == e->n, "event %lx, unit mask %lx, response %lx: %d",
-           e->code & 0xff, e->code >> 8, e->response, e->n);
+           select & 0xff, select >> 8, e->response, e->n);
     if (n != e->n) {
         lwp_print("  %ld\n", n);
     }
@@ -251,8 +255,7 @@ int main(void)
     wrmsr(ap_evtsel_msr, 0);            /* the firmware's may run */
     for (int i = 0; p->events[i]; i++) {
         for (const Event *e = p->events[i]; e->code; e++) {
-            test_event(e, ap_evtsel_msr,
-                       p->amd ? MSR_K7_PERFCTR(0) : MSR_PMC(0));
+            test_event(p, e);
         }
     }
     return report_summary();
