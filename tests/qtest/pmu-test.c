@@ -1374,7 +1374,6 @@ static void test_ibs(void)
         { OP_CTL, 8, 1ull << 63 }, { OP_DATA2, 8, 0x100 },
         { COUNTS, 4, 1 << 20 }, { COUNTS + 4, 4, 1 << 27 },
         { COUNTS + 8, 4, 0 }, { EXTENDED, 4, 0x20000 },
-        { EXTENDED + 4 * 4, 4, 8 },
     };
     const char *cpu = "max,family=23,model=1,pmu=on", *name = "cpu/pmu/ibs";
     /* As far away as can be, by ops */
