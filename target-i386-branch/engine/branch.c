@@ -131,9 +131,9 @@ struct BranchFlavour {
  *   three); CPUID 8000_0022 (AMD).
  * @format: SDM 17.4.8.1 and the sections of generations; FORMAT_32: EDK II.
  *   That of Core 2, Bonnell and Silvermont has no flags in intel/lbr.c, either,
- *   but whether it is FORMAT_EIP or FORMAT_LIP, nobody else tells.  Others: what
- *   intel_pmu_lbr_init() makes of each format, GoldmontMsr.h (mispredicted in
- *   FROM, cycles in TO), GoldmontPlusMsr.h (a third register), and Xen's
+ *   but whether it is FORMAT_EIP or FORMAT_LIP, nobody else tells.  Others:
+ *   what intel_pmu_lbr_init() makes of each format, GoldmontMsr.h (mispredicted
+ *   in FROM, cycles in TO), GoldmontPlusMsr.h (a third register), and Xen's
  *   lbr_tsx_fixup_check() (Haswell).  FORMAT_INFO2's third one has no bits of
  *   transactions: LBR_FORMAT_INFO2 there.  FORMAT_V2: Linux' amd/lbr.c.
  *   HAS_SAYS_LIP: intel_pmu_lbr_init_knl() corrects that, by a test of one.
