@@ -5,9 +5,9 @@
 #
 # Debian's perf in the guest, on the oldest and the newest kernel that Debian 12
 # has, or on those that are named: the demo, exact counts, samples, branch records,
-# AMD's IBS, P4's counters, and a log of the kernel that warns of nothing but what
-# it has without counters; and scripts/boot --run.  Prints a line of PASS or FAIL for
-# each.
+# AMD's IBS, P4's counters, and a log of the kernel that warns of nothing, and calls
+# nothing invalid, but what it has without counters; and scripts/boot --run.  Prints
+# a line of PASS or FAIL for each.
 set -u
 
 release=
@@ -47,8 +47,8 @@ reports() {
     tr -d '\r' < "$log" | grep -E '^(PASS|FAIL) ' | sed "s/ / $kernel-/"
 }
 
-# The kernel's warnings, which pmu-dmesg prints, but for those of time, which a
-# busy host is behind
+# The kernel's warnings and the like, which pmu-dmesg prints, but for those of time,
+# which a busy host is behind
 warnings() {
     tr -d '\r' < "$log" | sed -n 's/^dmesg: //p' | sort |
         grep -Ev 'calibrat|8254 timer|h(pet|rtimer):|clocksource|TSC found unstable|too long'
