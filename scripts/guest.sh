@@ -5,12 +5,11 @@
 # shellcheck disable=SC2154 # of scripts/boot
 
 # shellcheck source=scripts/lib.sh
-. "$(dirname "$0")/lib.sh"
+. "$(dirname "$(realpath "$0")")/lib.sh"
 # shellcheck source=scripts/kernel.sh
-. "$(dirname "$0")/kernel.sh"
+. "$(dirname "$(realpath "$0")")/kernel.sh"
 
 guest=$root/guest
-out=$build/boot
 
 # stale TARGET SOURCE...: TARGET is missing or older than some source.
 stale() {
@@ -25,18 +24,47 @@ stale() {
 make_module() {
     rm -rf "$out/linux"
     cp -R "$guest/linux" "$out/linux"
-    make -C "$out/linux" KDIR="$headers" CC=gcc CONFIG_DEBUG_INFO_BTF_MODULES= \
-        modules &&
-        make -C "$headers" M="$out/linux/test" CC=gcc \
-            CONFIG_DEBUG_INFO_BTF_MODULES= modules
+    set -- CC=gcc CONFIG_DEBUG_INFO_BTF_MODULES= modules
+    make -C "$out/linux" KDIR="$headers" "$@" || return
+    [ ! -e "$out/linux/test" ] || make -C "$headers" M="$out/linux/test" "$@"
 }
 
-# The driver, which a kernel of the user's need not have
+# without_driver REASON...: the guest runs all the same.
+without_driver() {
+    say "without a driver: $*"
+    module=
+}
+
+# The driver, $module or nothing: as a package brought it, or built here
 build_module() {
+    module=$guest/modules/lwp-$version.ko
+    [ ! "$kernel" ] || [ ! -e "$module" ] || return 0
     module=$out/lwp-$kernel_name.ko
-    if [ -z "$headers" ]; then
-        say "without a driver: for that, give --kernel-build"
-        module=
+    case $cpu in
+    *lwp*) ;;
+    *)
+        # It would not be loaded.
+        [ -e "$module" ] || module=
+        return
+        ;;
+    esac
+    lacking=$(for p in gcc make; do
+        command -v $p > /dev/null || printf ' %s' $p
+    done)
+    if [ ! "$headers" ]; then
+        without_driver "for that, give --kernel-build"
+        return
+    elif [ "$lacking" ]; then
+        without_driver "for Linux $version it has to be built;" \
+            "as root: apt-get install$lacking"
+        return
+    elif [ "$kernel" ] && ! (fetch_headers); then
+        [ $installed ] || {
+            rm "$kernel/complete"
+            die "Linux $version is here, but the mirror has no headers of it;" \
+                "the next time, a newer one is fetched"
+        }
+        without_driver "the mirror has no headers of Linux $version"
         return
     fi
     # For gdb it is to be where it was built, which may have been another's since.
@@ -46,79 +74,15 @@ build_module() {
         return
     fi
     say "building the driver for Linux $version"
-    if [ "$kernel" ]; then
-        logged boot-module make_module
-    elif ! make_module > "$logs/boot-module.log" 2>&1; then
-        say "without a driver: it does not build; see build/logs/boot-module.log"
-        module=
+    if ! make_module > "$logs/boot-module.log" 2>&1; then
+        [ $installed ] || [ ! "$kernel" ] ||
+            die "the driver does not build; see $logs/boot-module.log"
+        without_driver "it does not build; see ${logs#"$root"/}/boot-module.log"
         return
     fi
-    cp "$out/linux/test/lwp-fault.ko" "$out/fault-$kernel_name.ko"
+    [ ! -e "$out/linux/test" ] ||
+        cp "$out/linux/test/lwp-fault.ko" "$out/fault-$kernel_name.ko"
     cp "$out/linux/lwp.ko" "$module"
-}
-
-# A program to profile: an old friend of Debian's, with its symbols.
-build_workload() {
-    fetch_source "$cache/bzip2" bookworm bzip2
-    stale "$out/bzip2" "$cache/bzip2/complete" || return 0
-    say "building bzip2"
-    rm -rf "$out/bzip2-src"
-    mkdir "$out/bzip2-src"
-    tar -C "$out/bzip2-src" --strip-components=1 --no-same-owner -xf \
-        "$(echo "$cache"/bzip2/*.orig.tar.*z*)"
-    (cd "$out/bzip2-src" &&
-        logged boot-bzip2 gcc -O2 -g -D_FILE_OFFSET_BITS=64 -o "$out/bzip2" \
-            blocksort.c huffman.c crctable.c randtable.c compress.c \
-            decompress.c bzlib.c bzip2.c)
-}
-
-# build_test NAME [OPTION...]: a program of guest/test
-build_test() {
-    name=$1
-    shift
-    stale "$out/$name" "$guest/test" "$guest/linux/lwp_ioctl.h" || return 0
-    say "building $name"
-    logged "boot-$name" gcc -std=gnu11 -O2 -g -Wall -Wextra -mlwp -pthread \
-        -I"$guest/linux" "$@" -o "$out/$name.new" "$guest/test/${name%32}.c"
-    mv "$out/$name.new" "$out/$name"
-}
-
-# Programs for rr, as a user would have them: with shared libraries.  The source
-# of the one that is debugged goes with it.
-build_recorded() {
-    build_test rr-demo -fno-inline -ffile-prefix-map="$guest/test"=/usr/src
-    for t in rr-threads rr-signals rr-rdrand rr-counts; do
-        build_test $t
-    done
-    build_test rr-threads32 -m32
-}
-
-# Programs without a C library
-build_loops() {
-    for t in pmu-loop pmu-taken; do
-        stale "$out/$t" "$guest/test/$t.S" || continue
-        logged "boot-$t" gcc -nostdlib -static -no-pie \
-            -o "$out/$t" "$guest/test/$t.S"
-    done
-}
-
-# The path that FILE has in the guest, where /bin is /usr/bin and so on.
-guest_path() {
-    case $1 in
-    /bin/* | /sbin/* | /lib/* | /lib32/* | /lib64/* | /libx32/*) echo "/usr$1" ;;
-    *) echo "$1" ;;
-    esac
-}
-
-# copy_libraries PROGRAM...: the dynamic loader and the libraries that programs
-# need, from here
-copy_libraries() {
-    ldd "$@" | sed -n 's,^[^/]*\(/.*\) (0x.*,\1,p' | sort -u |
-        while read -r f; do
-            g=$(guest_path "$f")
-            mkdir -p "$fs${g%/*}"
-            cp -L "$f" "$fs$g"
-        done
 }
 
 # find_module NAME: unless it is built in; in names, - and _ are the same.
@@ -132,10 +96,9 @@ find_module() {
 copy_module() {
     [ "$modules" ] || return 0
     f=$(find_module "$1") || return 0
-    g=$fs/lib/$(basename "${f%.ko*}").ko
+    g=$fs/usr/lib/$(basename "${f%.ko*}").ko
     decompressed "$f" > "$g"
-    for f in $(readelf -p .modinfo "$g" |
-        sed -n 's/^.*\] *depends=\(.*\)/\1/p' | tr , ' '); do
+    for f in $(/sbin/modinfo -F depends "$g" | tr , ' '); do
         # Not this one's variables
         (copy_module "$f")
     done
@@ -144,101 +107,62 @@ copy_module() {
 
 # load_list NAME MODULE...: what init is to load
 load_list() {
-    f=$fs/lib/load/$1
+    f=$fs/usr/lib/load/$1
     shift
     for m; do
         (copy_module "$m")
     done | awk '!had[$0]++' > "$f"
 }
 
-copy_tests() {
-    cp "$out/pmu-load" "$out/pmu-loop" "$out/pmu-share" "$out/pmu-taken" \
-        "$guest/test/pmu-branches" "$guest/test/pmu-cost" \
-        "$guest/test/pmu-perf" "$guest/test/pmu-dmesg" \
-        "$guest/test/pmu-generic" "$guest/test/pmu-ibs" \
-        "$guest/test/pmu-memory" "$guest/test/pmu-p4" "$guest/test/pmu-pebs" \
-        "$guest/test/rr-cost" "$guest/test/rr-replay" "$fs/bin"
-    find "$out" -maxdepth 1 \( -name 'lwp-*' -o -name 'rr-*' \) -type f \
-        -perm -u+x -exec cp {} "$fs/bin" \;
-    [ ! "$module" ] || cp "$out/fault-$kernel_name.ko" "$fs/lib/lwp-fault.ko"
-    # For nested guests
-    load_list kvm kvm kvm-amd
+# pack DIR FILE: as a cpio, which is the same if the files are.  Not compressed: the
+# guest would take longer to unpack it.
+pack() {
+    find "$1" -exec touch -h -d 2000-01-01 {} +
+    (cd "$1" && find . | LC_ALL=C sort |
+        cpio --quiet --reproducible -o -H newc -R 0:0) > "$2.new"
+    mv "$2.new" "$2"
 }
 
-fetch_busybox() {
-    fetch_debs "$cache/busybox" bookworm busybox-static
-}
-
+# What every guest has, $base, and what this kernel adds to it, as one $initrd
 build_initramfs() {
-    busybox=$cache/busybox/bin/busybox
-    [ -e "$busybox" ] || cached fetch_busybox
     # It takes the guest time to unpack what few need.
     images=
     [ "$root_kind" != image ] || images=-images
     with_tests=
     [ "$mode" != test ] || with_tests=-tests
     initrd=$out/initramfs-$kernel_name$images$with_tests
-    stale "$initrd" ${module:+"$module"} "$out"/lwp-* "$out"/pmu-lo* "$out"/rr-* \
-        "$out/pmu-taken" "$out/bzip2" "$build/tools/lwp" \
-        "$guest/test" "$guest/init" "$root/scripts/guest.sh" \
-        "$busybox" ${modules:+"$modules/"} || return 0
+    stale "$initrd" "$base" ${module:+"$module"} ${modules:+"$modules/"} \
+        "$root/scripts/guest.sh" || return 0
     say "packing the initramfs"
-    fs=$out/initramfs
+    fs=$out/modules
     rm -rf "$fs"
-    usr_links "$fs"
-    for d in dev etc proc root run sys tmp; do
-        mkdir -p "$fs/$d"
-    done
-    cp "$busybox" "$out/bzip2" "$build/tools/lwp" "$build/tools/example" \
-        "$out/rr-demo" "$fs/bin"
-    mkdir -p "$fs/usr/src" "$fs/lib/load"
-    cp "$guest/test/rr-demo.c" "$fs/usr/src"
-    [ ! "$module" ] || strip -g -o "$fs/lib/lwp.ko" "$module"
+    # In the base, /lib is a link.
+    mkdir -p "$fs/usr/bin" "$fs/usr/lib/load"
+    case $module in
+    '') ;;
+    "$guest"/*) cp "$module" "$fs/usr/lib/lwp.ko" ;;
+    *) strip -g -o "$fs/usr/lib/lwp.ko" "$module" ;;
+    esac
     [ ! "$with_tests" ] || copy_tests
-    [ -z "$modules" ] || need_packages xz-utils zstd
+    [ -z "$modules" ] || need_packages kmod xz-utils zstd
     load_list disks virtio_pci virtio_blk squashfs overlay ext4
     load_list share virtio_pci virtiofs
     load_list net virtio_pci virtio_net
     [ -z "$images" ] || for t in btrfs ext4 xfs; do
         load_list $t $t
     done
-    for arch in x86_64 i386; do
-        d=lib/$arch-linux-gnu
-        [ ! -e "$build/tools/$d/lwp-preload.so" ] ||
-            { mkdir -p "$fs/bin/$d" &&
-                cp "$build/tools/$d/lwp-preload.so" "$fs/bin/$d"; }
-    done
-    # Debian 13 leaves it to a script of its package.
-    ln -s ../lib32/ld-linux.so.2 "$fs/usr/lib/ld-linux.so.2"
-    ln -s lib/x86_64-linux-gnu "$fs/bin/lib64"
-    ln -s lib/i386-linux-gnu "$fs/bin/lib32"
-    copy_libraries "$fs/bin/bzip2" "$fs/bin/lwp" "$fs/bin/example" \
-        "$fs/bin/lib/x86_64-linux-gnu/lwp-preload.so"
-    cp "$guest/init" "$fs/init"
-    chmod 755 "$fs/init"
-    # Not compressed: the guest would take longer to unpack it.
-    (cd "$fs" && find . | cpio --quiet -o -H newc -R 0:0) > "$initrd.new"
+    pack "$fs" "$fs.cpio"
+    cat "$base" "$fs.cpio" > "$initrd.new"
     mv "$initrd.new" "$initrd"
 }
 
 # build_guest MESON: all that is not on a disk
 build_guest() {
-    # scripts/build has installed the libelf that the kernel's objtool needs.
-    need_packages cpio gcc gcc-multilib libc6-dev make
+    need_packages cpio
+    base=$guest/base.cpio
+    [ $installed ] || build_base "$1"
     [ -z "$kernel" ] || debian_kernel
     build_module
-    # "lwp" itself runs here, too, for what the guest has recorded.
-    build_tools "$1"
-    build_workload
-    for t in lwp-stress lwp-notify lwp-leak lwp-load lwp-limits lwp-kvm \
-        lwp-resume lwp-fault lwp-ticks pmu-load pmu-share; do
-        build_test $t -static
-    done
-    build_test lwp-stress32 -static -m32
-    # "lwp record" needs a dynamic linker.
-    build_test lwp-outlive
-    build_recorded
-    build_loops
     build_initramfs
 }
 
@@ -301,7 +225,7 @@ list_files() {
         done
         # Not every host's kernel runs the loader of 32-bit programs.
         PWD=$(pwd) "$root/scripts/program-files" \
-            --i386 "$build/qemu-$release/build/qemu-i386" "$@" > "$run/names"
+            --i386 "$qemu/qemu-i386" "$@" > "$run/names"
     ) || exit
 }
 

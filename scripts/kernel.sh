@@ -27,6 +27,8 @@ choose_kernel() {
     6.12-debug) suite=bookworm-security meta=linux-source-6.12 ;;
     *) die "--kernel is 6.1, 6.12, 6.12-rt or 6.12-debug, not '$linux'" ;;
     esac
+    [ ! "$installed" ] || [ "$linux" != 6.12-debug ] ||
+        die "--kernel 6.12-debug is built, which takes a checkout"
 }
 
 # The versioned package of that kind on which PACKAGE, fetched, depends.
@@ -35,51 +37,29 @@ dependency() {
         sed -n "s/^ *\($2[^ ]*\).*/\1/p"
 }
 
-# Of Debian's source, laid out as its packages are.
-build_kernel() {
-    need_packages bc bison flex gcc libelf-dev make xz-utils
-    config=$root/tests/guest/debug.config
-    stale "$kernel/complete" "$config" || return 0
-    [ "${cache_locked:-}" ] || { cached build_kernel; return; }
-    rm -rf "$kernel"
-    mkdir -p "$kernel/boot" "$kernel/build"
-    fetch_debs "$kernel" "$suite" "$meta"
-    say "building Linux $linux (15 minutes on 2 cores)"
-    tar -C "$kernel/usr/src" -xf "$kernel/usr/src/$meta.tar.xz"
-    rm "$kernel/usr/src/$meta.tar.xz"
-    set -- make -C "$kernel/usr/src/$meta" O="$kernel/build" CC='ccache gcc'
-    logged boot-kernel-config "$@" KCONFIG_ALLCONFIG="$config" allnoconfig
-    sed -n '/^CONFIG_/p' "$config" | while read -r option; do
-        grep -qx "$option" "$kernel/build/.config" ||
-            die "Linux does not take $option"
-    done
-    logged boot-kernel "$@" -j"$(nproc)" bzImage modules
-    version=$(cat "$kernel/build/include/config/kernel.release")
-    logged boot-kernel-modules "$@" INSTALL_MOD_PATH="$kernel" modules_install
-    cp "$kernel/build/arch/x86/boot/bzImage" "$kernel/boot/vmlinuz-$version"
-    ln -s ../../build "$kernel/usr/src/linux-headers-$version"
-    echo "$version" > "$kernel/complete"
-}
-
 fetch_kernel() {
     [ ! -f "$kernel/complete" ] || return 0
     [ "${cache_locked:-}" ] || { cached fetch_kernel; return; }
     rm -rf "$kernel"
     mkdir -p "$kernel"
-    fetch_debs "$kernel" "$suite" "linux-image-$meta" "linux-headers-$meta"
+    fetch_debs "$kernel" "$suite" "linux-image-$meta"
     image=$(dependency "linux-image-$meta" linux-image-)
-    headers=$(dependency "linux-headers-$meta" linux-headers-)
-    version=${image#linux-image-}
-    [ "$headers" = "linux-headers-$version" ] ||
-        die "Debian $suite has $image but $headers; try again later"
-    fetch_debs "$kernel" "$suite" "$image" "$headers"
+    fetch_debs "$kernel" "$suite" "$image"
+    echo "${image#linux-image-}" > "$kernel/complete"
+}
+
+# What a driver for it is built with, which a mirror need not have any more
+fetch_headers() {
+    headers=linux-headers-$version
+    ! grep -qs "^include $kernel/" "$kernel/usr/src/$headers/Makefile" || return 0
+    [ "${cache_locked:-}" ] || { cached fetch_headers; return; }
+    fetch_debs "$kernel" "$suite" "$headers"
     common=$(dependency "$headers" linux-headers-)
     kbuild=$(dependency "$headers" linux-kbuild-)
     fetch_debs "$kernel" "$suite" "$common" "$kbuild"
     # Where Debian would have installed them.
     sed -i "s|^include /usr/src/|include $kernel/usr/src/|" \
         "$kernel/usr/src/$headers/Makefile"
-    echo "$version" > "$kernel/complete"
 }
 
 # The vmlinux that the bzImage has, as Linux's boot protocol says: QEMU starts that,

@@ -2,13 +2,27 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # What the scripts and the tests share: progress, locks, Debian packages, and
 # fetching through apt's own tools without touching the user's apt set-up.
+# shellcheck disable=SC2034 # theirs
 
-root=$(cd "$(dirname "$0")" && until [ -e scripts/lib.sh ]; do
+self=$(realpath "$0")
+root=$(cd "$(dirname "$self")" && until [ -e scripts/lib.sh ]; do
     [ "$(pwd)" != / ] || exit
     cd ..
 done && pwd) || { echo "$0 is in no tree with scripts/lib.sh" >&2; exit 1; }
-build=$root/build
+# How scripts/boot is called
+me=scripts/boot
 cache=${XDG_CACHE_HOME:-${HOME:?}/.cache}/qemu-lwp
+if [ -e "$root/scripts/compile.sh" ]; then
+    installed=
+    build=$root/build
+    out=$build/boot
+else
+    # By a package, which has what a checkout builds
+    installed=yes
+    build=$cache/boot
+    out=$build
+    me=qemu-lwp
+fi
 logs=$build/logs
 started=$(date +%s)
 
@@ -66,33 +80,6 @@ logged() {
     }
 }
 
-# Not by awk: Debian 13's reads a pipe to its end first.
-progress_lines() {
-    last=0
-    while read -r n total; do
-        tenth=$((10 * n / total))
-        if [ "$total" -gt 100 ] && [ $tenth != $last ]; then
-            echo "        $n of $total"
-        fi
-        last=$tenth
-    done
-}
-
-# As logged, but pass on ten lines of a longer "[n/total] ..." progress.
-progress() {
-    log=$logs/$1.log
-    shift
-    rm -f "$log.failed"
-    { "$@" 2>&1 || touch "$log.failed"; } | tee "$log" |
-        sed -nu 's|^\[\([0-9]*\)/\([0-9]*\)\].*|\1 \2|p' | progress_lines
-    if [ -e "$log.failed" ]; then
-        rm -f "$log.failed"
-        grep -E -A 15 '^FAILED|error:' "$log" | head -n 40 >&2 ||
-            tail -n 20 "$log" >&2
-        die "'$*' failed; the whole output is in $log"
-    fi
-}
-
 as_root() {
     if [ "$(id -u)" = 0 ]; then
         "$@"
@@ -112,9 +99,10 @@ need_packages() {
         esac
     done
     [ -n "$missing" ] || return 0
+    [ ! $installed ] || die "this needs packages; as root: apt-get install$missing"
     [ "${cache_locked:-}" ] || { cached need_packages "$@"; return; }
     [ "$(id -u)" = 0 ] || sudo -v 2> /dev/null ||
-        die "needs root or sudo to install:$missing"
+        die "this needs packages; as root, or with sudo: apt-get install$missing"
     say "installing Debian packages:$missing"
     as_root apt-get update > "$logs/apt.log" 2>&1 ||
         die "apt cannot read its package lists: is the network up? (see $logs/apt.log)"
@@ -158,7 +146,7 @@ Dir::State "$d";
 Dir::State::Lists "$d/lists";
 Dir::State::status "/var/lib/dpkg/status";
 Dir::Cache "$d";
-APT::Sandbox::User "$(id -un)";
+APT::Sandbox::User "root";
 END
     [ "$codename" = "$1" ] || cat >> "$d/apt.conf" << END
 APT::Architecture "${1#*:}";
@@ -166,7 +154,7 @@ APT::Architectures "${1#*:}";
 END
     [ -z "$(find "$d/updated" -mtime -1 2>/dev/null)" ] || return 0
     apt-get -c "$d/apt.conf" --error-on=any update > "$logs/apt-$1.log" 2>&1 ||
-        die "cannot read Debian $1's package lists from $uri: is the network up? (see $logs/apt-$1.log)"
+        die "cannot read Debian $1's package lists from $uri: is the network up?${remedy:-} (see $logs/apt-$1.log)"
     touch "$d/updated"
 }
 
@@ -232,172 +220,5 @@ fetch_tree() {
     echo "$*" > "$dir/complete"
 }
 
-# meson_works MESON: not that Python has come to be one without it.  "--version",
-# which takes half a second, is for one that is not a package of Python.
-meson_works() {
-    interpreter=$(sed -n '1s/^#!//p' "${1%% *}" 2> /dev/null)
-    case $interpreter in
-    *python*) ! $interpreter -c 'import mesonbuild' 2> /dev/null || return 0 ;;
-    esac
-    $1 --version > /dev/null 2>&1
-}
-
-# meson_setup MESON DIR SOURCE [OPTION...]: once; and again, with the reason, if it
-# was interrupted, or cannot be built because the meson that did it is gone.
-meson_setup() {
-    by=$1
-    shift
-    did=$(sed -n 's/^ command = \(.*\) --internal regenerate .*/\1/p' \
-        "$1/build.ninja" 2> /dev/null) || true
-    if [ -z "$did" ] || [ ! -f "$1/meson-private/coredata.dat" ]; then
-        why="it was left unfinished"
-    elif meson_works "$did"; then
-        return
-    else
-        why="$did does not work any more"
-    fi
-    [ ! -e "$1" ] || say "setting up ${1#"$root"/} again: $why"
-    rm -rf "$1"
-    logged "${1##*/}-setup" "$by" setup "$@"
-}
-
-# build_tools MESON: guest/tools, in build/tools.
-build_tools() {
-    need_packages gcc gcc-multilib libc6-dev ninja-build pkg-config libdw-dev \
-        libelf-dev libiberty-dev zlib1g-dev
-    meson_setup "$1" "$build/tools" "$root/guest/tools"
-    say "building lwp"
-    logged tools-build ninja -C "$build/tools"
-}
-
-# fetch_source DIR SUITE PACKAGE [RELEASE]: a Debian source package, of a version
-# of RELEASE, checked by apt when it is fetched and against its .dsc from then on.
-# The exit status is 2 if Debian does not serve it.
-fetch_source() {
-    if ! (cd "$1" 2>/dev/null && [ -f complete ] && verify_source); then
-        [ "${cache_locked:-}" ] || { cached fetch_source "$@"; return; }
-        say "fetching the source of $3${4:+ $4} ($2)"
-        rm -rf "$1"
-        mkdir -p "$1"
-        apt_lists "$2"
-        source_version=$3/$2
-        if [ -n "${4:-}" ]; then
-            # A suite may have more than one release.
-            source_version=$(apt-cache -c "$cache/apt/$2/apt.conf" showsrc \
-                --only-source "$3" | sed -n "s/^Version: //p" |
-                grep -E "^([0-9]+:)?$4[.+~-]" | sort -V | tail -n 1)
-            [ -n "$source_version" ] || {
-                echo "${0##*/}: Debian $2 has no source of $3 $4 any more" >&2
-                exit 2
-            }
-            source_version=$3=$source_version
-        fi
-        (cd "$1" && logged "fetch-source-$3" apt_suite "$2" source \
-            --download-only "$source_version") || exit 2
-        (cd "$1" && verify_source) ||
-            die "the source of $3 does not match its .dsc"
-        touch "$1/complete"
-    fi
-}
-
-verify_source() {
-    awk '/^Checksums-Sha256:/ { on = 1; next } /^[^ ]/ { on = 0 }
-         on { print $1 "  " $3 }' ./*.dsc | sha256sum --quiet -c - 2>/dev/null
-}
-
-# --- building QEMU ----------------------------------------------------------
-
-# What that needs, and the compiler's cache
-qemu_packages() {
-    need_packages git patch xz-utils dpkg-dev gcc gcc-multilib libc6-dev make \
-        ninja-build ccache pkg-config flex bison python3-venv libglib2.0-dev \
-        libpixman-1-dev libfdt-dev device-tree-compiler libslirp-dev seabios \
-        ipxe-qemu gdb perl
-
-    export CCACHE_DIR="$cache/ccache" CCACHE_BASEDIR="$root" CCACHE_NOHASHDIR=1 \
-        CCACHE_MAXSIZE=2G
-}
-
-# QEMU wants meson 1.5; where Debian's is older, trixie's serves from a private
-# Python environment.
-make_python() {
-    if /usr/bin/python3 -c 'import sys, mesonbuild.coredata as c
-v = tuple(int(x) for x in c.version.split(".")[:2])
-sys.exit(v < (1, 5))' 2>/dev/null; then
-        python=/usr/bin/python3
-        return
-    fi
-    python=$cache/python/bin/python3
-    if [ ! -f "$cache/python/complete" ] ||
-        ! "$python" -c 'import mesonbuild' 2>/dev/null; then
-        [ "${cache_locked:-}" ] || { cached make_python; return; }
-        rm -rf "$cache/python" "$cache/meson"
-        fetch_debs "$cache/meson" trixie meson
-        logged venv /usr/bin/python3 -m venv --system-site-packages \
-            --without-pip "$cache/python"
-        cp -R "$cache"/meson/usr/lib/python3/dist-packages/. \
-            "$cache"/python/lib/python3*/site-packages
-        touch "$cache/python/complete"
-    fi
-}
-
-# configure [OPTION...]: QEMU, in $bld, a directory below its source: once; and
-# again, with the reason, if it must be.  It goes on with the meson that it has,
-# whatever there is by now.
-configure() {
-    # shellcheck disable=SC2154
-    had=$(cat "$bld/.configured" 2> /dev/null) || true
-    python=$(echo "$had" | sed -n 's/.* --python=\([^ ]*\).*/\1/p')
-    if [ -z "$had" ]; then
-        why="it was left unfinished"
-    elif ! meson_works "$bld/pyvenv/bin/meson"; then
-        why="its meson does not work any more"
-        had=
-    else
-        why="the options were $had"
-    fi
-    [ "$had" ] || make_python
-    set -- --target-list=x86_64-softmmu,x86_64-linux-user,i386-linux-user \
-        --without-default-features --enable-tcg --enable-system \
-        --enable-linux-user --enable-plugins --enable-slirp --enable-vhost-user \
-        --enable-fdt=system --disable-install-blobs --disable-docs \
-        --python="$python" --cc='ccache gcc' --cross-cc-i386=gcc "$@"
-    [ "$had" != "$*" ] || return 0
-    if [ -e "$bld" ]; then
-        say "configuring ${bld#"$root"/} again: $why"
-    else
-        say "configuring QEMU"
-    fi
-    rm -rf "$bld"
-    mkdir -p "$bld"
-    (cd "$bld" && logged configure ../configure "$@")
-    echo "$*" > "$bld/.configured"
-}
-
-fetch_seabios() {
-    [ ! -f "$1/complete" ] || return 0
-    fetch_debs "$1" trixie seabios
-    touch "$1/complete"
-}
-
-# The source has no firmware; QEMU looks for it under qemu-bundle.  SeaBIOS before
-# 1.16.3 waits 32 seconds for each disk of q35's AHCI, so trixie's is taken.
-link_firmware() {
-    newer=
-    if dpkg --compare-versions "$(dpkg-query -W -f '${Version}' seabios)" \
-        lt 1.16.3; then
-        newer=$cache/seabios
-        [ -f "$newer/complete" ] || cached fetch_seabios "$newer"
-    fi
-    d=$bld/qemu-bundle/usr/local/share/qemu
-    mkdir -p "$d"
-    # Debian releases differ in where they put it.
-    for f in ${newer:+$(find "$newer" -name '*.bin')} \
-        $(dpkg -L seabios ipxe-qemu | grep -E '\.(bin|rom)$') \
-        "$bld"/pc-bios/optionrom/*.bin; do
-        [ -e "$d/${f##*/}" ] || ln -sf "$f" "$d"
-    done
-    for f in bios-256k.bin efi-e1000.rom kvmvapic.bin linuxboot_dma.bin; do
-        [ -e "$d/$f" ] || die "there is no $f among Debian's and QEMU's firmware"
-    done
-}
+# shellcheck source=scripts/compile.sh
+[ $installed ] || . "$root/scripts/compile.sh"

@@ -49,7 +49,7 @@ own_root() {
         logged boot-root mksquashfs "$root_dir" "$root_file.new" -comp lz4 \
             -one-file-system -no-progress
         ! grep -q '^Failed to read' "$logs/boot-root.log" || say \
-            "some files are not readable here, and empty in the guest; see build/logs/boot-root.log"
+            "some files are not readable here, and empty in the guest; see ${logs#"$root"/}/boot-root.log"
     else
         rm -f "$root_file.failed"
         { "$root/scripts/root-tar" "$source" "$settings" ||
@@ -77,30 +77,37 @@ disk_format() {
         [ "$(od -An -tx2 -j 510 -N 2 "$1" | tr -d ' ')" = aa55 ]
 }
 
+# find_virtiofsd: Debian 13's, which nobody has to be root for; where it is not
+# installed, as on Debian 12, the package with its own $libraries
+find_virtiofsd() {
+    virtiofsd=/usr/libexec/virtiofsd
+    libraries=
+    [ ! -x $virtiofsd ] || return 0
+    fetch_tree "$cache/virtiofsd" trixie virtiofsd
+    virtiofsd=$cache/virtiofsd/usr/libexec/virtiofsd
+    libraries=$cache/virtiofsd/usr/lib/x86_64-linux-gnu
+}
+
 # share DIR TAG: by a virtiofsd at $run/TAG.sock, which ends with QEMU
 share() {
-    case $(. /etc/os-release && echo "${VERSION_ID:-99}") in
-    11 | 12) need_packages qemu-system-common ;;
-    *) need_packages virtiofsd ;;
-    esac
-    socket=$run/$2.sock
-    rm -f "$socket"
-    if [ -x /usr/libexec/virtiofsd ]; then
-        set -- "$1" "$2" /usr/libexec/virtiofsd --shared-dir "$1" \
-            --socket-path "$socket" --xattr
-        [ "$(id -u)" = 0 ] || set -- "$@" --sandbox none
-    else
-        set -- "$1" "$2" as_root /usr/lib/qemu/virtiofsd -o "source=$1" \
-            -o xattr --socket-path="$socket" --socket-group="$(id -gn)"
-    fi
+    find_virtiofsd
     tag=$2
-    shift 2
+    socket=$run/$tag.sock
+    rm -f "$socket"
+    set -- "$virtiofsd" --shared-dir "$1" --socket-path "$socket" --xattr
+    [ ! "$libraries" ] ||
+        set -- "$libraries/ld-linux-x86-64.so.2" --library-path "$libraries" "$@"
+    if [ "$(id -u)" = 0 ]; then
+        set -- "$@" --sandbox chroot
+    else
+        set -- "$@" --sandbox none
+    fi
     "$@" > "$logs/boot-$tag$slot.log" 2>&1 &
     n=0
     until [ -S "$socket" ]; do
         n=$((n + 1))
         if [ $n = 100 ] || ! kill -0 $! 2> /dev/null; then
-            die "virtiofsd does not start; see build/logs/boot-$tag$slot.log"
+            die "virtiofsd does not start; see ${logs#"$root"/}/boot-$tag$slot.log"
         fi
         sleep 0.1
     done

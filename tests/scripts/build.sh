@@ -4,8 +4,9 @@
 # usage: tests/scripts/build.sh
 #
 # scripts/lib.sh configures no build that works, whatever meson is installed by
-# then, and says why if it does; and its locks keep others out and end with their
-# process.  Prints a line of PASS or FAIL for each.
+# then, and says why if it does; its locks keep others out and end with their
+# process; all scripts have a help; and scripts/boot takes both spellings.  Prints a
+# line of PASS or FAIL for each.
 set -u
 
 # shellcheck source=scripts/lib.sh
@@ -124,4 +125,51 @@ holder
 kill -KILL $holder
 wait $holder 2> "$work/says"
 check lock/killed try_lock 9 "$work/lock"
+
+# --- what is said -------------------------------------------------------------
+
+# helped SCRIPT: its help starts with how it is called, and has nothing for shellcheck.
+# shellcheck disable=SC2317
+helped() {
+    "$root/scripts/$1" --help > "$work/says" &&
+        sed '/./q' "$work/says" | grep -qE "^ *(usage: scripts/$1|qemu-lwp)" &&
+        ! grep -q shellcheck "$work/says"
+}
+
+for s in boot build check check-series package porting; do
+    check help/$s helped $s
+done
+for c in rr perf lwp run shell replay demo fetch options files; do
+    "$root/scripts/boot" help $c > "$work/says" 2>&1
+    check help/boot-$c says ...
+done
+# All that the shell completes is an option, and all options are completed but for
+# those of a checkout.
+options() {
+    grep -oE -e '(^|[ ,=])--[a-z-]+' | grep -o -e '--.*' | sort -u |
+        grep -vxE -e '--(help|release|test)'
+}
+options < "$root/debian/completion/qemu-lwp" > "$work/completed"
+"$root/scripts/boot" help options | options | diff "$work/completed" - > "$work/says"
+check complete/options test ! -s "$work/says"
+
+# refused NAME PATTERN ARGUMENT...
+refused() {
+    check=$1
+    pattern=$2
+    shift 2
+    ! "$root/scripts/boot" "$@" > "$work/says" 2>&1 || echo "goes on" > "$work/says"
+    check "refused/$check" says "$pattern"
+}
+
+refused program 'there is no program to rr$' rr
+refused old-program 'there is no program to perf$' --perf --run
+refused no-program "there is no program '/none'" lwp --quiet /none
+refused recording 'there is no recording to replay' replay
+refused old-recording "there is no recording '/none'" --rr --replay /none
+refused fetch "unknown argument 'gdb'" fetch rr gdb
+refused twice "unknown argument 'demo'" demo demo
+refused share "there is no directory '/none'" run --share /none true
+refused option "unknown option '--none'" run --none /bin/true
+refused help "there is no help for 'none'" help none
 exit $failed
