@@ -5,8 +5,8 @@
 #
 # The packages of scripts/package: made in another directory, they are the same; in
 # bare roots of Debian 12 and 13 all of qemu-lwp works for an ordinary user
-# (tests/packages/install.sh); piuparts finds nothing that they leave.  What has been
-# done is kept in build/long, for this QEMU, and not done again; with --minutes,
+# (tests/packages/install.sh); this Debian's piuparts finds nothing that they leave.
+# What has been done is kept in build/long, for this QEMU, and not done again; with --minutes,
 # nothing is started later than that.  Prints a line of PASS or FAIL for each.
 # shellcheck disable=SC2317 # once calls them
 set -u
@@ -41,7 +41,8 @@ elsewhere() {
     rm -rf "$other"
 }
 
-# piuparts_says SUITE
+# piuparts_says SUITE: of this machine, as it takes what packages of a later one do
+# for a fault of ours
 piuparts_says() {
     for p in "$build/packages"/*.deb; do
         n=packages-piuparts-$1-$(basename "$p" | sed 's/_.*//')
@@ -77,7 +78,8 @@ for suite in bookworm trixie; do
         continue
     }
     once install-$suite "$top/tests/packages/install.sh" --long $suite
-    once piuparts-$suite piuparts_says $suite
+    [ $suite != "$(. /etc/os-release && echo "${VERSION_CODENAME:-}")" ] ||
+        once piuparts-$suite piuparts_says $suite
 done
 [ ! "$left" ] || echo "SKIP packages-long: no time left for$left"
 exit $failed
