@@ -7,7 +7,7 @@
 # shellcheck source=scripts/lib.sh
 . "$(dirname "$(realpath "$0")")/lib.sh"
 # shellcheck source=scripts/kernel.sh
-. "$(dirname "$(realpath "$0")")/kernel.sh"
+. "$root/scripts/kernel.sh"
 
 guest=$root/guest
 
