@@ -107,7 +107,7 @@ says "$said" 'Old value' '17 is one too many'
 printf '#!/usr/bin/env perl\nuse POSIX;\nprint floor(7.5), "\\n";\nexit 3;\n' \
     > script
 chmod +x script
-boot script 3 --rr --run ./script
+boot script 3 rr ./script
 says "$said" '^7$'
 
 # A system call that this rr does not know is an error of its own, at which it is

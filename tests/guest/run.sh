@@ -114,12 +114,12 @@ argument=3
 run plain 3 "$@"
 program=./program32
 argument=-11
-run perf 139 "$@" --perf
+run perf 139 "$@" perf
 has perf '[1-9][0-9]* *instructions' 'program32  libwork32.so .* work'
 leaves perf
 program=./program64
 argument=3
-run lwp 3 "$@" --lwp
+run lwp 3 "$@" lwp
 has lwp 'libwork64.so *work'
 leaves lwp
 
