@@ -682,7 +682,8 @@ int cmd_report(int argc, char **argv)
         }
     }
     if (mode != OPTION_JSON && !p.entries.count) {
-        fprintf(stderr, "lwp: there are no records\n");
+        fprintf(stderr, "lwp: there are no records; a program that is shorter "
+                "than a period wants a shorter one: lwp record -c 1000\n");
     }
     ok = output_written() && ok;
     profile_close(&p);

@@ -119,8 +119,8 @@ has perf '[1-9][0-9]* *instructions' 'program32  libwork32.so .* work'
 leaves perf
 program=./program64
 argument=3
-run lwp 3 "$@" lwp
-has lwp 'libwork64.so *work'
+run lwp 3 "$@" lwp --record "-e ire,bre -c 1000"
+has lwp 'libwork64.so *work' '^# bre: .* one for every 1000;'
 leaves lwp
 
 # Perl's modules are in another package.
