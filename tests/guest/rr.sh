@@ -60,48 +60,61 @@ type_at_prompts() {
     done
 }
 
-# Every command of docs/rr.md does what it is there for.  Those behind --shell are
-# for the guest; gdb asks whether to quit.
+# Every command of docs/rr.md does what it is there for.  Lines behind (rr) are for
+# the gdb of "replay", which asks whether to quit, those behind # for the shell.
 page=$top/docs/rr.md
 sed -n '/^.*c crash.c$/,/^    return 0;$/p' "$page" | sed 1d > crash.c
 echo '}' >> crash.c
-sed -n 's/^    # //p; s/^    (rr) //p' "$page" | sed 's/^quit$/quit\ny/' > typed
+sed -n 's/^    (rr) //p' "$page" | sed 's/^quit$/quit\ny/' > typed-replay
+sed -n 's/^    # //p' "$page" > typed-shell
 mkfifo keys
+recording=
 sed -n 's/^    \$ //p' "$page" > commands
 while read -r command <&3; do
     case $command in
     scripts/boot*)
+        # Where the recording is, if another guest had build/boot
+        command=$(echo "$command" | sed "s|build/boot/recording.tar|$recording|")
         # shellcheck disable=SC2086
         set -- $command
-        shift 2
+        shift
         case $* in
-        *--run*)
-            boot page-run 134 --rr "$@"
+        rr\ *)
+            boot page-run 134 "$@"
             says "$said" '^the limit is [1-9]'
+            recording=$(sed -n 's/.*the recording is build\([^;]*\);.*/..\1/p' \
+                "$log")
             ;;
-        *--shell*)
+        replay\ *)
+            : > "$logs/guest-rr-page-replay.out"
+            type_at_prompts "$logs/guest-rr-page-replay.out" \
+                < typed-replay > keys &
+            boot page-replay 0 "$@" < keys
+            says "$said" 'Old value' '17 is one too many'
+            ;;
+        shell\ *)
             : > "$logs/guest-rr-page-shell.out"
-            type_at_prompts "$logs/guest-rr-page-shell.out" < typed > keys &
-            { boot page-shell 0 --rr "$@"; exit $failed; } < keys &
+            type_at_prompts "$logs/guest-rr-page-shell.out" \
+                < typed-shell > keys &
+            { boot page-shell 0 "$@"; exit $failed; } < keys &
             shell=$!
             while kill -0 $shell 2> /dev/null &&
                 ! grep -q booting "$logs/guest-rr-page-shell.out"; do
                 sleep 0.2
             done
-            boot locked 1 --rr --run true
+            boot locked 1 rr true
             says "$log" "boot: build/boot/rr.img, .*, is that of .*, process [0-9]*$"
             wait $shell || failed=1
             name=guest-rr-page-shell
-            said=$logs/$name.out
-            log=$logs/$name.log
+            says "$logs/$name.out" 'crash-[0-9]'
             ;;
-        *) continue ;;          # the demo, as above
+        demo\ *) ;;             # as above
+        *) echo "FAIL guest-rr-page: nothing runs '$command'"; failed=1 ;;
         esac
         ;;
     *) eval "$command" || exit 1 ;;
     esac
 done 3< commands
-says "$said" 'Old value' '17 is one too many'
 
 # A script, and a library of Perl's
 printf '#!/usr/bin/env perl\nuse POSIX;\nprint floor(7.5), "\\n";\nexit 3;\n' \
