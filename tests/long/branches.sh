@@ -175,7 +175,7 @@ title() {
     *intel_bts*) echo page-bts ;;
     'perf script'*) echo page-trace ;;
     *branches:u*) echo page-branches ;;
-    *'--run gdb'*) echo page-gdb ;;
+    'scripts/boot run '*' gdb '*) echo page-gdb ;;
     *) echo page-other ;;
     esac
 }
@@ -216,7 +216,7 @@ if [ ! -e "$state/page" ]; then
         PATH=$PATH:/usr/lib/llvm-16/bin
         # Where the page has the profile
         mkdir -p build/boot
-        sed -n 's/^    \$ //p' "$page" > commands
+        commands_of "$page" > commands
         : > "$state/new"
         while read -r command <&3; do
             name=$(title "$command")
