@@ -81,9 +81,11 @@ if [ ! -e "$state/page" ]; then
     else
         page=$top/docs/memory.md
         cd "$dir" || exit
-        # shellcheck disable=SC2016 # a fence
-        sed -n '/^```c share.c$/,/^```$/p' "$page" | sed '1d;$d' > share.c
-        sed -n 's/^    \$ //p' "$page" > commands
+        for f in share.c find; do
+            # shellcheck disable=SC2016 # a fence
+            sed -n "/^\`\`\`[a-z]* $f\$/,/^\`\`\`\$/p" "$page" | sed '1d;$d' > $f
+        done
+        commands_of "$page" > commands
         : > "$state/new"
         place=0
         while read -r command <&3; do

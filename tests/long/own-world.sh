@@ -525,8 +525,9 @@ source=$dir/kernel
 
 # Commands, each with what it is to say: lines behind $, and those that are said
 page_commands() {
-    awk '/^    \$ / { print; on = 1; next }
-        /^    / && on { sub(/^    /, ""); print "> " $0 }' "$page" |
+    joined "$page" |
+        awk '/^    \$ / { print; on = 1; next }
+            /^    / && on { sub(/^    /, ""); print "> " $0 }' |
         sed 's/^    \$ /$ /'
 }
 
