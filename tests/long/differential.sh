@@ -3,8 +3,8 @@
 #
 # usage: tests/long/differential.sh [--release 10.0] [--minutes N]
 #
-# 1,500 random programs, 250 each in 32 and 64 bit, user and system mode, and of
-# branch records, and twelve of Debian's, by tests/oracle/differential; and TLBs
+# 3,000 random programs, 250 in each mode (32 and 64 bit; user, system, TLBs, PEBS, IBS,
+# branch records), and twelve of Debian's, by tests/oracle/differential; and TLBs
 # and L1I under nine of Debian's in Linux, by tests/oracle/tlb-oracle.  What has
 # been done is kept in build/long, for this QEMU, and not done again; with
 # --minutes, nothing is started later than that.  Prints a line of PASS or FAIL
