@@ -170,6 +170,12 @@ bool time_wanted(const Profile *p, const ProfileOptions *options);
 /* Say so, where the output has no place for it. */
 void profile_missed(const Profile *p);
 void profile_close(Profile *p);
+/*
+ * Print the records, with ALL also what else the file has.  False, with a
+ * message, if that cannot be written.
+ */
+bool script_put(Profile *p, const ProfileOptions *options, bool all,
+                TextStyle style);
 /* Whether all that was printed has been written; if not, say so. */
 bool output_written(void);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * lwp report: what a profile shows, as tables, JSON, folded lines or a picture.
+ * lwp report: what a profile shows, as tables, JSON, folded lines or pictures.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -17,6 +17,7 @@ enum {
     OPTION_JSON,
     OPTION_FOLDED,
     OPTION_SVG,
+    OPTION_HTML,
     OPTION_LIMIT,
     OPTION_FULL_NAMES,
 };
@@ -38,7 +39,9 @@ static const char help[] =
     "      --folded           process;object;function and the number of "
     "records,\n"
     "                         for flame graph scripts\n"
-    "      --svg[=FILE]       a picture\n";
+    "      --svg[=FILE]       a picture\n"
+    "      --html[=FILE]      a timeline of threads and a flame graph, for "
+    "browsers\n";
 
 static bool is_edge(const Profile *p, const Entry *e)
 {
@@ -582,6 +585,25 @@ static bool put_svg(const Profile *p, const char *path)
     return true;
 }
 
+static bool put_html(const ProfileOptions *options, const char *path)
+{
+    Profile p;
+    bool ok;
+
+    if (!profile_open(&p, options)) {
+        return false;
+    }
+    /* What prints records prints them to there. */
+    ok = !path || freopen(path, "we", stdout);
+    if (ok) {
+        ok = html_put(&p, options) && output_written();
+    } else {
+        fprintf(stderr, "lwp: cannot write %s: %s\n", path, strerror(errno));
+    }
+    profile_close(&p);
+    return ok;
+}
+
 int cmd_report(int argc, char **argv)
 {
     static const struct option longs[] = {
@@ -593,9 +615,10 @@ int cmd_report(int argc, char **argv)
         { "json", no_argument, NULL, OPTION_JSON },
         { "folded", no_argument, NULL, OPTION_FOLDED },
         { "svg", optional_argument, NULL, OPTION_SVG },
+        { "html", optional_argument, NULL, OPTION_HTML },
         { 0 },
     };
-    const char *sort = NULL, *svg = NULL;
+    const char *sort = NULL, *picture = NULL;
     ProfileOptions options = { 0 };
     int option, mode = OPTION_STDIO, sortable = 0, others = 0;
     size_t top = 20;
@@ -634,7 +657,8 @@ int cmd_report(int argc, char **argv)
             names_full = true;
             break;
         case OPTION_SVG:
-            svg = optarg;
+        case OPTION_HTML:
+            picture = optarg;
             /* fallthrough */
         case OPTION_STDIO:
         case OPTION_JSON:
@@ -649,6 +673,9 @@ int cmd_report(int argc, char **argv)
         fprintf(stderr, "lwp report: what is \"%s\"? See --help.\n",
                 argv[optind]);
         return 2;
+    }
+    if (mode == OPTION_HTML) {
+        return !put_html(&options, picture);
     }
     if (!profile_load(&p, &options)) {
         return 1;
@@ -672,7 +699,7 @@ int cmd_report(int argc, char **argv)
         profile_missed(&p);
         put_folded(&p);
     } else if (mode == OPTION_SVG) {
-        ok = put_svg(&p, svg);
+        ok = put_svg(&p, picture);
     } else {
         put_header(&p);
         for (int event = 1; event < 256; event++) {

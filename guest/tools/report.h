@@ -85,4 +85,10 @@ const char *row_name(const Rows *rows, const Row *row, int key, char *buffer);
 /* A picture of all events. */
 void svg_write(FILE *f, const Profile *p);
 
+/*
+ * Print a page with a timeline and a flame graph of the wanted records.  False,
+ * with a message, if that cannot be done.
+ */
+bool html_put(Profile *p, const ProfileOptions *options);
+
 #endif

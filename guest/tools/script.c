@@ -27,7 +27,8 @@ static const char help[] =
     "      --pprof FILE       the same for go tool pprof\n"
     "  -b, --branch-stack     with it, branches also as perf's branch stack\n";
 
-static void put_place(Profile *p, uint32_t space, uint64_t ip)
+static void put_place(Profile *p, uint32_t space, uint64_t ip,
+                      TextStyle style)
 {
     const Place place = profile_place(p, space, ip);
     const char *path = object_path(place.function->object);
@@ -35,7 +36,7 @@ static void put_place(Profile *p, uint32_t space, uint64_t ip)
     uint64_t offset = place.address - place.function->start;
 
     printf("%" PRIx64 " ", ip);
-    put_text(stdout, place.function->name, TEXT_PLAIN);
+    put_text(stdout, place.function->name, style);
     if (!place.function->size) {
         if (*path == '/') {
             printf("+0x%" PRIx64, place.address);
@@ -45,22 +46,22 @@ static void put_place(Profile *p, uint32_t space, uint64_t ip)
             printf("+0x%" PRIx64, offset);
         }
         printf(" (");
-        put_text(stdout, base ? base + 1 : path, TEXT_PLAIN);
+        put_text(stdout, base ? base + 1 : path, style);
         printf(")");
     }
 }
 
 /* All that Figures 2-2 to 2-8 define for a record. */
 static void put_record(Profile *p, const DataThread *t, uint32_t space,
-                       const LwpRecord *r)
+                       const LwpRecord *r, TextStyle style)
 {
-    put_text(stdout, p->spaces[space].comm, TEXT_PLAIN);
+    put_text(stdout, p->spaces[space].comm, style);
     printf(" %d/%d [%03u] ", t->pid, t->tid, r->core);
     if (p->clock) {
         printf("%.3f ", profile_seconds(p));
     }
     printf("%s: ", event_name(r->event));
-    put_place(p, space, r->ip);
+    put_place(p, space, r->ip, style);
     switch (r->event) {
     case LWP_VAL:
     case LWP_INS:
@@ -69,7 +70,7 @@ static void put_record(Profile *p, const DataThread *t, uint32_t space,
         break;
     case LWP_BRE:
         printf(" => ");
-        put_place(p, space, r->data2);
+        put_place(p, space, r->data2, style);
         printf(" %s %s%s", r->flags & LWP_BRANCH_TKN ? "taken" : "not-taken",
                !(r->flags & LWP_BRANCH_PRV) ? "prediction-unknown" :
                r->flags & LWP_BRANCH_PRD ? "predicted" : "mispredicted",
@@ -79,7 +80,7 @@ static void put_record(Profile *p, const DataThread *t, uint32_t space,
         printf(" latency %u source %s", r->data1, miss_source(r->flags));
         if (r->flags & LWP_MISS_DAV) {
             printf(" data ");
-            put_place(p, space, r->data2);
+            put_place(p, space, r->data2, style);
         }
         break;
     case LWP_IRE:
@@ -94,7 +95,8 @@ static void put_record(Profile *p, const DataThread *t, uint32_t space,
     printf("\n");
 }
 
-static void put_other(uint32_t type, const void *chunk, size_t size)
+static void put_other(uint32_t type, const void *chunk, size_t size,
+                      TextStyle style)
 {
     char comm[17] = "";
     const DataProcess *process = chunk;
@@ -110,7 +112,7 @@ static void put_other(uint32_t type, const void *chunk, size_t size)
         printf("# program: %d, parent %d, %u bits: ", process->pid,
                process->ppid, process->bits);
         memcpy(comm, process->comm, sizeof(process->comm));
-        put_text(stdout, comm, TEXT_PLAIN);
+        put_text(stdout, comm, style);
         printf("\n");
     } else if (type == DATA_MAP && size > sizeof(*map)) {
         printf("# map: %d, %" PRIx64 "-%" PRIx64 " %c%c%c %" PRIx64 " ",
@@ -118,11 +120,11 @@ static void put_other(uint32_t type, const void *chunk, size_t size)
                map->prot & PROT_READ ? 'r' : '-',
                map->prot & PROT_WRITE ? 'w' : '-',
                map->prot & PROT_EXEC ? 'x' : '-', map->offset);
-        put_text(stdout, map->path, TEXT_PLAIN);
+        put_text(stdout, map->path, style);
         printf("\n");
     } else if (type == DATA_FILE && size > sizeof(*file)) {
         printf("# file: ");
-        put_text(stdout, file->path, TEXT_PLAIN);
+        put_text(stdout, file->path, style);
         if (file->id.size != UINT64_MAX) {
             printf(", %" PRIu64 " bytes", file->id.size);
         }
@@ -143,7 +145,7 @@ static void put_other(uint32_t type, const void *chunk, size_t size)
 
         memcpy(text, name->name, sizeof(name->name));
         printf("# name: %d/%d, ", name->pid, name->tid);
-        put_text(stdout, text, TEXT_PLAIN);
+        put_text(stdout, text, style);
         printf("\n");
     } else if (type == DATA_END && size >= sizeof(*end)) {
         printf("# end: %d/%d\n", end->pid, end->tid);
@@ -581,7 +583,8 @@ out:
     return ok;
 }
 
-static bool put_all(Profile *p, const ProfileOptions *options, bool all)
+bool script_put(Profile *p, const ProfileOptions *options, bool all,
+                TextStyle style)
 {
     const void *chunk;
     uint32_t type;
@@ -598,14 +601,14 @@ static bool put_all(Profile *p, const ProfileOptions *options, bool all)
             for (; (const char *)(r + 1) <= (const char *)chunk + size &&
                    time_wanted(p, options); r++) {
                 if (event_wanted(options, r->event)) {
-                    put_record(p, head, space, r);
+                    put_record(p, head, space, r, style);
                 }
             }
         } else if (type == DATA_LOST && size >= sizeof(*lost)) {
             printf("# missed: %d/%d, %" PRIu64 " records\n", lost->pid,
                    lost->tid, lost->missed);
         } else if (all) {
-            put_other(type, chunk, size);
+            put_other(type, chunk, size, style);
         }
     }
     return output_written();
@@ -662,7 +665,7 @@ int cmd_script(int argc, char **argv)
         ok = write_perf_data(&p, &options, perf_data, branch_stack);
     } else {
         terminal_init();
-        ok = put_all(&p, &options, all);
+        ok = script_put(&p, &options, all, TEXT_PLAIN);
     }
     profile_close(&p);
     return !ok;

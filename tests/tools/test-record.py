@@ -1431,7 +1431,8 @@ class Page(Case):
             outs[command] = r.stdout
             if tool == 'lwp' and command.split()[1] in ('report', 'annotate'):
                 self.assertNotIn('there are no', r.stderr)
-                self.assertEqual(bool(r.stdout), '--svg' not in command)
+                self.assertEqual(bool(r.stdout), '--svg' not in command and
+                                 '--html' not in command)
         self.assertLessEqual(missing, {'perf', 'go'})
         # What the page says of the program, in its own words.
         functions = next(o for c, o in outs.items() if c == 'lwp report')
@@ -1441,7 +1442,8 @@ class Page(Case):
                               c), r'\n +8\d\.\d+% .* columns +L3\n')
         self.assertNotIn(' L3', next(o for c, o in outs.items() if
                                      'slow.data -s' in c))
-        self.assertTrue(os.path.getsize(self.path('rows.svg')) > 10000)
+        for picture in 'rows.svg', 'rows.html':
+            self.assertGreater(os.path.getsize(self.path(picture)), 10000)
         self.sentence = f'{len(outs)} commands of {len(commands)}'
 
 

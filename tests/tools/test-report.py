@@ -14,6 +14,7 @@ import collections
 import ctypes.util
 import fcntl
 import gzip
+import html
 import http.server
 import json
 import os
@@ -357,6 +358,33 @@ class Functions(Case):
         leaf = widths['prog; pie; leaf: 30 records, 30.00%']
         self.assertAlmostEqual(hot / leaf, 2, places=2)
         self.assertEqual(self.lwp('report', '--svg')[:5], '<?xml')
+
+    def test_html(self):
+        """The page has all in it, and nothing that a profile names ends its text."""
+        names = ['</pre></script><b>&amp;', '@TEXT@', 'f<int>(char&)']
+        self.compiled(names)
+        library = '/usr/share/javascript/d3/d3.min.js'
+        if not os.path.exists(library):
+            self.lwp('report', '--html', status=1)
+            self.assertIn('libjs-d3', self.stderr)
+            self.skipTest('libjs-d3 is not installed')
+        self.assertEqual(self.lwp('report', '--html=x.html', '--symfs', 'root'), '')
+        with open(self.path('x.html')) as f:
+            page = f.read()
+        with open(library) as f:
+            self.assertTrue('<script>\n' + f.read() + '</script>' in page)
+        self.assertFalse(re.findall(r'<[^>]*\s(?:src|href)\s*=|@import', page))
+        text = re.search(r'(?s)<pre id="text" hidden>\n(.*?)</pre>', page)[1]
+        self.assertNotIn('<', text)
+        self.assertEqual(html.unescape(text), '# command: prog & <x>\n' +
+                         self.lwp('script', '-a', '--symfs', 'root'))
+        for name in names:
+            self.assertIn(name, html.unescape(text))
+        self.write(records(PID, PID, record(IRE, 1), record(BRE, 2, 3, TAKEN)))
+        page = self.lwp('report', '--html', '-e', 'bre')
+        self.assertEqual(re.findall(' ([ib]re): [0-9a-f]+ ', page), ['bre'])
+        self.lwp('report', '--html=none/x.html', status=1)
+        self.assertIn('cannot write none/x.html', self.stderr)
 
     def test_svg_script(self):
         """A click widens what was clicked; a search adds up what it finds."""
