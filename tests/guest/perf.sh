@@ -55,7 +55,13 @@ warnings() {
 }
 
 for kernel; do
-    passes "perf-$kernel" --perf --kernel "$kernel"
+    passes "perf-$kernel" --perf --kernel "$kernel" --html
+    page=$top/$(sed -n 's/.*the picture is \(.*\); for more.*/\1/p' "$log")
+    if grep -A 20 -w mainSort "$page" | grep -qw BZ2_compressBlock; then
+        result PASS "$name-page"
+    else
+        result FAIL "$name-page: '$page' has no callers of mainSort"
+    fi
     passes "perf-counts-$kernel" --perf --kernel "$kernel" --test pmu-perf \
         pmu-branches=--quick=32 pmu-pebs=3+ \
         pmu-memory=--quick=stores pmu-dmesg

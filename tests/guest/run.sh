@@ -109,19 +109,34 @@ leaves() {
     fi
 }
 
+# draws NAME PATTERN: a page, where it says, with such a sample
+draws() {
+    name=guest-run-$1-page
+    page=$(sed -n 's/.*the picture is \(.*\); for more.*/\1/p' errors)
+    if [ -n "$page" ] && [ "$(tail -n 1 "$top/$page")" = '</html>' ] &&
+        grep -q "$2" "$top/$page"; then
+        echo "PASS $name"
+    else
+        echo "FAIL $name: '$page' has no sample of '$2'"
+        failed=1
+    fi
+}
+
 program=./program64
 argument=3
 run plain 3 "$@"
 program=./program32
 argument=-11
-run perf 139 "$@" perf
+run perf 139 "$@" perf --html
 has perf '[1-9][0-9]* *instructions' 'program32  libwork32.so .* work'
 leaves perf
+draws perf ' work (.*libwork32.so)'
 program=./program64
 argument=3
-run lwp 3 "$@" lwp --record "-e ire,bre -c 1000"
-has lwp 'libwork64.so *work' '^# bre: .* one for every 1000;'
+run lwp 3 "$@" lwp --html --record "-e ire,bre -c 10000"
+has lwp 'libwork64.so *work' '^# bre: .* one for every 10000;'
 leaves lwp
+draws lwp ' ire: [0-9a-f]* work'
 
 # Perl's modules are in another package.
 cat > script << 'END'

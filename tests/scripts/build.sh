@@ -170,6 +170,8 @@ refused old-recording "there is no recording '/none'" --rr --replay /none
 refused fetch "unknown argument 'gdb'" fetch rr gdb
 refused twice "unknown argument 'demo'" demo demo
 refused share "there is no directory '/none'" run --share /none true
+refused html 'is for what perf or lwp records' rr --html /bin/true
+refused html-shell 'is for what perf or lwp records' shell --html
 refused option "unknown option '--none'" run --none /bin/true
 refused help "there is no help for 'none'" help none
 exit $failed
