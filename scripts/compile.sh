@@ -4,33 +4,6 @@
 # Debian's packages of this, which have all that it makes.
 # shellcheck disable=SC2154 # of lib.sh, and of scripts/boot
 
-# Not by awk: Debian 13's reads a pipe to its end first.
-progress_lines() {
-    last=0
-    while read -r n total; do
-        tenth=$((10 * n / total))
-        if [ "$total" -gt 100 ] && [ $tenth != $last ]; then
-            echo "        $n of $total"
-        fi
-        last=$tenth
-    done
-}
-
-# As logged, but pass on ten lines of a longer "[n/total] ..." progress.
-progress() {
-    log=$logs/$1.log
-    shift
-    rm -f "$log.failed"
-    { "$@" 2>&1 || touch "$log.failed"; } | tee "$log" |
-        sed -nu 's|^\[\([0-9]*\)/\([0-9]*\)\].*|\1 \2|p' | progress_lines
-    if [ -e "$log.failed" ]; then
-        rm -f "$log.failed"
-        grep -E -A 15 '^FAILED|error:' "$log" | head -n 40 >&2 ||
-            tail -n 20 "$log" >&2
-        die "'$*' failed; the whole output is in $log"
-    fi
-}
-
 # meson_works MESON: not that Python has come to be one without it.  "--version",
 # which takes half a second, is for one that is not a package of Python.
 meson_works() {
@@ -91,7 +64,7 @@ fetch_source() {
             }
             source_version=$3=$source_version
         fi
-        (cd "$1" && logged "fetch-source-$3" apt_suite "$2" source \
+        (cd "$1" && progress "fetch-source-$3" apt_suite "$2" source \
             --download-only "$source_version") || exit 2
         (cd "$1" && verify_source) ||
             die "the source of $3 does not match its .dsc"
@@ -165,7 +138,7 @@ configure() {
     if [ -e "$bld" ]; then
         say "configuring ${bld#"$root"/} again: $why"
     else
-        say "configuring QEMU"
+        say "configuring QEMU (half a minute)"
     fi
     rm -rf "$bld"
     mkdir -p "$bld"

@@ -82,6 +82,62 @@ logged() {
 
 as_root() {
     if [ "$(id -u)" = 0 ]; then
+# show_progress: of stdin, "> STEP" as it is, and "N TOTAL [UNIT]" as N of TOTAL, or N
+# UNIT, with the time that is left: on a terminal in a line that is rewritten, and
+# elsewhere in one for each tenth of what takes longer than five seconds.  Not by awk:
+# Debian 13's reads a pipe to its end first.
+show_progress() {
+    [ -z "${QEMU_LWP_QUIET:-}" ] || { cat > /dev/null; return; }
+    clear='' end='\n' every=5
+    [ ! -t 1 ] || clear='\033[K' end='\r' every=1
+    before=0
+    while read -r n total unit; do
+        [ "$n" != '>' ] || { printf "$clear        %s\n" "$total${unit:+ $unit}"; continue; }
+        read -r now _ < /proc/uptime
+        now=${now%.*}
+        if [ "$before" = 0 ] || [ "$n" -lt "$before" ]; then
+            # It has begun, as apt does twice: it fetches, and then it installs.
+            first=$n since=$now next=$((now + every)) shown=0
+        fi
+        before=$n
+        if [ "$now" -lt "$next" ] || [ "$n" = "$first" ] || [ "$n" = "$total" ]; then
+            continue
+        fi
+        [ $every = 1 ] || [ $((10 * n / total)) != "$shown" ] || continue
+        shown=$((10 * n / total))
+        next=$((now + every))
+        left=$(((now - since) * (total - n) / (n - first)))
+        printf "$clear        %s, %d s left$end" "$n ${unit:-of $total}" $left
+    done
+    printf '%b' "$clear"
+}
+
+# followed NAME COMMAND...: as logged, but show how far it is, by its "[N/TOTAL]", by
+# what apt's APT::Status-Fd=1 says, or by what mmdebstrap, or say, says.  Fails if it does.
+followed() {
+    log=$logs/$1.log
+    shift
+    rm -f "$log.failed"
+    { ("$@") 2>&1 || touch "$log.failed"; } | sed -nu "/^[dp][lm]status:/!w $log
+        s|^\[\([0-9]*\)/\([0-9]*\)\].*|\1 \2|p
+        /^I: running --/d
+        s,^\(I: \|\[[0-9]*:[0-9]*\] \),> ,p
+        s|^[dp][lm]status:[^:]*:\([0-9]*\)[0-9.]*:.*|\1 100 %|p" | show_progress
+    [ -e "$log.failed" ] || return 0
+    rm -f "$log.failed"
+    return 1
+}
+
+# progress NAME COMMAND...: the same, but fail as logged
+progress() {
+    followed "$@" || {
+        shift
+        grep -E -A 15 '^FAILED|error:' "$log" | head -n 40 >&2 ||
+            tail -n 20 "$log" >&2
+        die "'$*' failed; the whole output is in $log"
+    }
+}
+
         "$@"
     else
         sudo "$@"
@@ -104,11 +160,11 @@ need_packages() {
     [ "$(id -u)" = 0 ] || sudo -v 2> /dev/null ||
         die "this needs packages; as root, or with sudo: apt-get install$missing"
     say "installing Debian packages:$missing"
-    as_root apt-get update > "$logs/apt.log" 2>&1 ||
+    followed apt as_root apt-get -o APT::Status-Fd=1 update ||
         die "apt cannot read its package lists: is the network up? (see $logs/apt.log)"
     # shellcheck disable=SC2086
-    logged apt-install as_root env DEBIAN_FRONTEND=noninteractive \
-        apt-get -o DPkg::Lock::Timeout=600 install -y \
+    progress apt-install as_root env DEBIAN_FRONTEND=noninteractive \
+        apt-get -o DPkg::Lock::Timeout=600 -o APT::Status-Fd=1 install -y \
         --no-install-recommends $missing
 }
 
@@ -149,11 +205,13 @@ Dir::Cache "$d";
 APT::Sandbox::User "root";
 END
     [ "$codename" = "$1" ] || cat >> "$d/apt.conf" << END
+APT::Status-Fd "1";
 APT::Architecture "${1#*:}";
 APT::Architectures "${1#*:}";
 END
     [ -z "$(find "$d/updated" -mtime -1 2>/dev/null)" ] || return 0
-    apt-get -c "$d/apt.conf" --error-on=any update > "$logs/apt-$1.log" 2>&1 ||
+    say "reading Debian $1's package lists"
+    followed "apt-$1" apt-get -c "$d/apt.conf" --error-on=any update ||
         die "cannot read Debian $1's package lists from $uri: is the network up?${remedy:-} (see $logs/apt-$1.log)"
     touch "$d/updated"
 }
@@ -178,7 +236,7 @@ fetch_debs() {
         rm -rf "$cache/debs/$p"
         mkdir -p "$cache/debs/$p"
         (cd "$cache/debs/$p" &&
-            logged "fetch-$p" apt_suite "$suite" download "$p/${suite%:*}")
+            progress "fetch-$p" apt_suite "$suite" download "$p/${suite%:*}")
         dpkg -x "$cache/debs/$p/"*.deb "$dir"
     done
 }
@@ -194,6 +252,19 @@ usr_links() {
 
 # fetch_tree DIR SUITE[:ARCHITECTURE] PACKAGE...: unpack packages and all that
 # they depend on into DIR, as a root of a system, but install nothing: no
+# unpack_debs DIR FILE...
+unpack_debs() {
+    to=$1
+    shift
+    n=0
+    for p; do
+        n=$((n + 1))
+        echo "[$n/$#]"
+        dpkg-deb --fsys-tarfile "$p" |
+            tar -C "$to" --no-same-owner --keep-directory-symlink -x || return
+    done
+}
+
 # maintainer scripts.
 fetch_tree() {
     dir=$1
@@ -207,15 +278,11 @@ fetch_tree() {
     rm -rf "$dir" "$debs"
     mkdir -p "$dir" "$debs/partial"
     : > "$debs/status"
-    logged "fetch-tree-$suite" apt_suite "$suite" -y --no-install-recommends \
+    progress "fetch-tree-$suite" apt_suite "$suite" -y --no-install-recommends \
         -o Dir::State::status="$debs/status" \
         -o Dir::Cache::archives="$debs" --download-only install "$@"
     usr_links "$dir"
-    for p in "$debs"/*.deb; do
-        dpkg-deb --fsys-tarfile "$p" |
-            tar -C "$dir" --no-same-owner --keep-directory-symlink -x ||
-            die "cannot unpack $p"
-    done
+    progress "unpack-$suite" unpack_debs "$dir" "$debs"/*.deb
     rm -rf "$debs"
     echo "$*" > "$dir/complete"
 }

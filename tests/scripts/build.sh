@@ -73,7 +73,7 @@ kept() {
 printf '#!/bin/sh\n' > "$work/meson"
 chmod +x "$work/meson"
 configure > "$work/says"
-check configure/first says ' configuring QEMU$'
+check configure/first says ' configuring QEMU '
 found=/opt/newer/bin/python3
 again configure
 check configure/newer-meson kept
