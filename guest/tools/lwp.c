@@ -118,21 +118,66 @@ static void show_driver(void)
     close(fd);
 }
 
+/* For scripts; what CPUID says is in its four words, EAX to EDX. */
+static void show_json(const LwpInfo *info)
+{
+    static const struct { int bit; const char *name; } events[] = {
+        { LWP_VAL, "val" }, { LWP_IRE, "ire" }, { LWP_BRE, "bre" },
+        { LWP_DME, "dme" }, { LWP_CNH, "cnh" }, { LWP_RNH, "rnh" },
+    };
+    struct lwp_ioc_status s;
+    const char *comma = "";
+    int fd = open(LWP_DEVICE, O_RDONLY | O_CLOEXEC);
+
+    printf("{\"available\": %s, \"enabled\": %s, \"version\": %u, "
+           "\"cpuid\": [%u, %u, %u, %u], \"events\": [",
+           info->available ? "true" : "false",
+           info->available && session_flush() ? "true" : "false",
+           info->version, info->eax, info->ebx, info->ecx, info->edx);
+    for (size_t i = 0; i < sizeof(events) / sizeof(events[0]); i++) {
+        if (info->eax & info->edx & 1u << events[i].bit) {
+            printf("%s\"%s\"", comma, events[i].name);
+            comma = ", ";
+        }
+    }
+    if (fd < 0 || ioctl(fd, LWP_IOC_STATUS, &s) != 0) {
+        printf("], \"driver\": null}\n");
+    } else {
+        printf("], \"driver\": {\"features\": %" PRIu64 ", \"interrupts\": %"
+               PRIu64 ", \"saves\": %" PRIu64 ", \"restores\": %" PRIu64
+               ", \"heals\": %" PRIu64 ", \"exhausted\": %" PRIu64
+               ", \"throttles\": %" PRIu64 "}}\n",
+               (uint64_t)s.features, (uint64_t)s.interrupts,
+               (uint64_t)s.saves, (uint64_t)s.restores, (uint64_t)s.heals,
+               (uint64_t)s.exhausted, (uint64_t)s.throttles);
+    }
+    if (fd >= 0) {
+        close(fd);
+    }
+}
+
 int cmd_info(int argc, char **argv)
 {
     static const struct option options[] = {
+        { "json", no_argument, NULL, 'j' },
         { "help", no_argument, NULL, 'h' },
         { }
     };
     LwpInfo info = lwp_detect();
+    bool json = false;
     int c;
 
     while ((c = getopt_long(argc, argv, "h", options, NULL)) != -1) {
+        if (c == 'j') {
+            json = true;
+            continue;
+        }
         if (c == 'h') {
             printf("usage: lwp info [OPTION]\n\n"
                    "Show what CPUID Fn8000_001C says about LWP, whether this "
                    "thread uses it,\nand what the driver has done.  Returns "
                    "0 if programs can use LWP.\n\n"
+                   "      --json          for programs to read\n"
                    "  -h, --help          this text\n");
             return 0;
         }
@@ -141,6 +186,10 @@ int cmd_info(int argc, char **argv)
     if (optind < argc) {
         fprintf(stderr, "lwp info: there are no arguments\n");
         return 2;
+    }
+    if (json) {
+        show_json(&info);
+        return info.available ? 0 : 1;
     }
     if (info.supported) {
         show_cpuid(&info);

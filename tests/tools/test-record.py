@@ -9,6 +9,7 @@ What is counted and recorded is known from the source of the programs, or told
 by a plugin of QEMU.
 """
 import collections
+import json
 import os
 import re
 import resource
@@ -806,8 +807,8 @@ class Errors(Case):
         self.assertEqual(r.returncode, 1)
         self.assertIn('this CPU has no LWP\n', r.stdout)
 
-    def lwp_inside(self, cpu):
-        return subprocess.run([*Setup.qemu(64, cpu), Setup.lwp, 'info'],
+    def lwp_inside(self, cpu, *args):
+        return subprocess.run([*Setup.qemu(64, cpu), Setup.lwp, 'info', *args],
                               stdout=subprocess.PIPE, text=True)
 
     def test_info(self):
@@ -818,6 +819,10 @@ class Errors(Case):
         for name in 'VAL', 'IRE', 'BRE', 'DME', 'CNH', 'RNH':
             self.assertRegex(r.stdout, rf'\({name}\) +available\n')
         self.assertIn('this thread: LWP is disabled\n', r.stdout)
+        info = json.loads(self.lwp_inside('max,+lwp', '--json').stdout)
+        self.assertTrue(info['available'] and not info['enabled'])
+        self.assertEqual(info['events'],
+                         ['val', 'ire', 'bre', 'dme', 'cnh', 'rnh'])
 
     def test_missing_event(self):
         """An event that the CPU does not have."""
@@ -1296,6 +1301,9 @@ class Driver(Case):
             ('times that LWP was found off', '10'),
             ('tasks disabled for want of memory', '5'),
             ('times that interrupts were held back', '77')])
+        driver = json.loads(self.run_with('info', '--json', status=1))['driver']
+        self.assertEqual([driver[k] for k in ('heals', 'exhausted', 'throttles')],
+                         [10, 5, 77])
 
     def test_lost(self):
         """That the driver lost somebody's state is told."""
