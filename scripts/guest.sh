@@ -224,8 +224,8 @@ list_files() {
             set -- --copy="$f" "$@"
         done
         # Not every host's kernel runs the loader of 32-bit programs.
-        PWD=$(pwd) "$root/scripts/program-files" \
-            --i386 "$qemu/qemu-i386" "$@" > "$run/names"
+        why=$(PWD=$(pwd) "$root/scripts/program-files" \
+            --i386 "$qemu/qemu-i386" "$@" 2>&1 > "$run/names") || die "${why#*: }"
     ) || exit
 }
 

@@ -36,6 +36,8 @@ say() {
 
 die() {
     printf '%s: %s\n' "${0##*/}" "$*" >&2
+    # For the file of --json, from subshells, too
+    [ -z "${QEMU_LWP_WHY:-}" ] || printf '%s\n' "$*" > "$QEMU_LWP_WHY"
     exit 1
 }
 

@@ -127,7 +127,19 @@ argument=3
 run plain 3 "$@"
 program=./program32
 argument=-11
-run perf 139 "$@" perf --html
+# The program's own status comes before that of a limit.
+run perf 139 "$@" perf --html --json results.json --fail-above instructions:u=9
+if python3 -c 'import json, os
+it = json.load(open("results.json"))
+assert it["status"] == 139 and it["counts"]["instructions:u"] > 60000000
+assert "error" not in it and it["seconds"]["ran"] > 0
+assert it["command"][0] == "./program32" and os.path.exists(it["files"]["profile"])
+' 2> errors-json; then
+    echo "PASS guest-run-json"
+else
+    echo "FAIL guest-run-json: $(tail -n 1 errors-json); see '$dir/results.json'"
+    failed=1
+fi
 has perf '[1-9][0-9]* *instructions' 'program32  libwork32.so .* work'
 leaves perf
 draws perf ' work (.*libwork32.so)'

@@ -30,7 +30,7 @@ check() {
 
 # shellcheck disable=SC2317 # check calls it.
 says() {
-    grep -q "$1" "$work/says"
+    grep -q -e "$1" "$work/says"
 }
 
 # --- configuring --------------------------------------------------------------
@@ -173,5 +173,43 @@ refused share "there is no directory '/none'" run --share /none true
 refused html 'is for what perf or lwp records' rr --html /bin/true
 refused html-shell 'is for what perf or lwp records' shell --html
 refused option "unknown option '--none'" run --none /bin/true
+for limit in '' instructions instructions:u= =5 instructions:u=5x 'a b=5'; do
+    refused "limit-$limit" '--fail-above needs EVENT=N,' perf --fail-above "$limit" true
+done
+refused limit-rr '--fail-above is for perf$' rr --fail-above a=5 true
+refused limit-demo '--fail-above is for perf$' demo --perf --fail-above a=5
+refused json-shell '--json is for rr, perf, lwp and run$' shell --json /dev/null
+refused json-file "cannot write '/none/f'$" run --json /none/f true
 refused help "there is no help for 'none'" help none
+
+# --- what scripts read ----------------------------------------------------------
+
+cat > "$work/perf.stat" << 'END'
+# started on Sat Nov 28 20:22:08 2026
+
+ Performance counter stats for './a':
+
+         1,234,567      instructions:u            #    0.50  insn per cycle
+              0.52 msec task-clock                #    0.331 CPUs utilized
+            119547      branches                                      (25.01%)
+   <not supported>      cpu/event=0xc5/u
+
+       0.261135040 seconds time elapsed
+END
+"$root/scripts/results" above "$work/perf.stat" task-clock=1 instructions:u=1234567 \
+    > "$work/says"
+check results/below test ! "$(cat "$work/says")"
+"$root/scripts/results" above "$work/perf.stat" instructions:u=1234566 > "$work/says"
+check results/above says '^instructions:u is 1234567, above 1234566$'
+"$root/scripts/results" above "$work/perf.stat" branches=1 cpu/event=0xc5/u=7 > "$work/says"
+check results/none says 'no count of branches; .* no count of cpu/event=0xc5/u$'
+
+# Names that JSON has to quote, of a program that is not there
+name=$(printf 'a"\\\n\t\303\244b')
+"$root/scripts/boot" run --json "$work/it $name" "/none/$name" x 2> "$work/says"
+check json/valid python3 -c 'import json, sys
+it = json.load(open(sys.argv[1]))
+sys.exit(it["status"] != 1 or it["command"] != [sys.argv[2], "x"]
+         or it["error"] != f"there is no program \x27{sys.argv[2]}\x27")' \
+    "$work/it $name" "/none/$name"
 exit $failed
