@@ -11,7 +11,7 @@ root=$(cd "$(dirname "$self")" && until [ -e scripts/lib.sh ]; do
 done && pwd) || { echo "$0 is in no tree with scripts/lib.sh" >&2; exit 1; }
 # How scripts/boot is called
 me=scripts/boot
-cache=${XDG_CACHE_HOME:-${HOME:?}/.cache}/qemu-lwp
+cache=${QEMU_LWP_CACHE:-${XDG_CACHE_HOME:-${HOME:?}/.cache}/qemu-lwp}
 if [ -e "$root/scripts/compile.sh" ]; then
     installed=
     build=$root/build
@@ -82,8 +82,6 @@ logged() {
     }
 }
 
-as_root() {
-    if [ "$(id -u)" = 0 ]; then
 # show_progress: of stdin, "> STEP" as it is, and "N TOTAL [UNIT]" as N of TOTAL, or N
 # UNIT, with the time that is left: on a terminal in a line that is rewritten, and
 # elsewhere in one for each tenth of what takes longer than five seconds.  Not by awk:
@@ -140,6 +138,8 @@ progress() {
     }
 }
 
+as_root() {
+    if [ "$(id -u)" = 0 ]; then
         "$@"
     else
         sudo "$@"
@@ -205,9 +205,9 @@ Dir::State::Lists "$d/lists";
 Dir::State::status "/var/lib/dpkg/status";
 Dir::Cache "$d";
 APT::Sandbox::User "root";
+APT::Status-Fd "1";
 END
     [ "$codename" = "$1" ] || cat >> "$d/apt.conf" << END
-APT::Status-Fd "1";
 APT::Architecture "${1#*:}";
 APT::Architectures "${1#*:}";
 END
@@ -252,8 +252,6 @@ usr_links() {
     done
 }
 
-# fetch_tree DIR SUITE[:ARCHITECTURE] PACKAGE...: unpack packages and all that
-# they depend on into DIR, as a root of a system, but install nothing: no
 # unpack_debs DIR FILE...
 unpack_debs() {
     to=$1
@@ -267,6 +265,8 @@ unpack_debs() {
     done
 }
 
+# fetch_tree DIR SUITE[:ARCHITECTURE] PACKAGE...: unpack packages and all that
+# they depend on into DIR, as a root of a system, but install nothing: no
 # maintainer scripts.
 fetch_tree() {
     dir=$1

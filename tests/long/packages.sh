@@ -5,7 +5,8 @@
 #
 # The packages of scripts/package: made in another directory, they are the same; in
 # bare roots of Debian 12 and 13 all of qemu-lwp works for an ordinary user
-# (tests/packages/install.sh); this Debian's piuparts finds nothing that they leave.
+# (tests/packages/install.sh), and in the image that is made of them, which has no
+# network (tests/packages/image.sh); this Debian's piuparts finds nothing that they leave.
 # What has been done is kept in build/long, for this QEMU, and not done again; with --minutes,
 # nothing is started later than that.  Prints a line of PASS or FAIL for each.
 # shellcheck disable=SC2317 # once calls them
@@ -69,8 +70,9 @@ once() {
     ! grep -q '^FAIL' "$state/$of" || failed=1
 }
 
-"$top/scripts/package" >> "$log" 2>&1 || fail "scripts/package failed"
+"$top/scripts/package" --image >> "$log" 2>&1 || fail "scripts/package failed"
 once elsewhere elsewhere
+once image "$top/tests/packages/image.sh"
 for suite in bookworm trixie; do
     dpkg --compare-versions "$(dpkg-query -W -f '${Version}' libc6)" lt 2.41 ||
         [ $suite != bookworm ] || {

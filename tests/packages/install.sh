@@ -11,87 +11,17 @@
 # shellcheck disable=SC2016 # for the shells in there
 set -u
 
-# shellcheck source=scripts/lib.sh
-. "$(dirname "$0")/../../scripts/lib.sh"
+# shellcheck source=tests/packages/common
+. "$(dirname "$0")/common"
 long=
 [ "$1" != --long ] || { long=yes; shift; }
 suite=$1
-packages=$build/packages
 dir=$packages/root-$suite
 log=$logs/packages-$suite
-failed=0
+uid=1000
+as="HOME=/home/user"
+home=/home/user
 need_packages mmdebstrap util-linux
-
-result() {
-    echo "$*"
-    [ "$1" = PASS ] || failed=1
-}
-
-# inside WHO COMMAND...: in the root, with file systems of its own; WHO is root, user,
-# who has no privileges, or offline, who has no network besides
-inside() {
-    who=$1
-    shift
-    net=
-    [ "$who" != offline ] || net=-n
-    # shellcheck disable=SC2086 # or nothing
-    as_root unshare -m -p -f $net sh -c '
-        cd "$1"
-        mount -t proc proc proc
-        mount -t tmpfs dev dev
-        mkdir dev/pts dev/shm
-        chmod 1777 dev/shm
-        for d in null zero full random urandom tty; do
-            touch dev/$d
-            mount --bind /dev/$d dev/$d
-        done
-        ln -s /proc/self/fd dev/fd
-        mount -t devpts -o newinstance,ptmxmode=666 devpts dev/pts
-        ln -s pts/ptmx dev/ptmx
-        dir=$1
-        who=$2
-        shift 2
-        if [ "$who" = root ]; then
-            set -- env HOME=/root "$@"
-        else
-            set -- setpriv --reuid 1000 --regid 1000 --clear-groups --no-new-privs \
-                --bounding-set=-all --inh-caps=-all env HOME=/home/user \
-                sh -c "cd && exec \"\$@\"" sh "$@"
-        fi
-        exec chroot "$dir" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin \
-            DEBIAN_FRONTEND=noninteractive ${http_proxy:+http_proxy=$http_proxy} "$@"
-    ' sh "$dir" "$who" "$@"
-}
-
-# try NAME STATUS WHO COMMAND...: which has to end so; its output is in $said and $errors
-try() {
-    name=packages-$suite-$1
-    should=$2
-    said=$log-$1.out
-    errors=$log-$1.log
-    shift 2
-    status=0
-    inside "$@" > "$said" 2> "$errors" || status=$?
-    if [ $status = "$should" ]; then
-        result PASS "$name"
-    else
-        result FAIL "$name: status $status, should be $should:" \
-            "$(tail -n 1 "$errors"); see $errors"
-    fi
-}
-
-# says FILE PATTERN...
-says() {
-    file=$1
-    shift
-    for p; do
-        if grep -q -e "$p" "$file"; then
-            result PASS "$name: $p"
-        else
-            result FAIL "$name: does not say '$p'; see $file"
-        fi
-    done
-}
 
 as_root rm -rf "$dir"
 uri=$(mirror) || exit
