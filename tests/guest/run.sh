@@ -128,10 +128,12 @@ run plain 3 "$@"
 program=./program32
 argument=-11
 # The program's own status comes before that of a limit.
-run perf 139 "$@" perf --html --json results.json --fail-above instructions:u=9
+run perf 139 "$@" perf --html --json results.json --fail-above instructions:u=9 \
+    --stat "-e branches:u" --record "-e instructions:u -c 100003"
 if python3 -c 'import json, os
 it = json.load(open("results.json"))
 assert it["status"] == 139 and it["counts"]["instructions:u"] > 60000000
+assert it["counts"]["branches:u"] > 20000000
 assert "error" not in it and it["seconds"]["ran"] > 0
 assert it["command"][0] == "./program32" and os.path.exists(it["files"]["profile"])
 ' 2> errors-json; then
