@@ -52,11 +52,16 @@ own_root() {
             "some files are not readable here, and empty in the guest; see ${logs#"$root"/}/boot-root.log"
     else
         rm -f "$root_file.failed"
+        # If that fails it has said why, and this fails, too.
         { "$root/scripts/root-tar" "$source" "$settings" ||
             touch "$root_file.failed"; } |
-            logged boot-root sqfstar -comp lz4 -root-mode 0755 \
-                -no-progress "$root_file.new"
-        [ ! -e "$root_file.failed" ] || { rm "$root_file.failed"; exit 1; }
+            sqfstar -comp lz4 -root-mode 0755 -no-progress "$root_file.new" \
+                > "$logs/boot-root.log" 2>&1 || [ -e "$root_file.failed" ] ||
+            die "cannot pack '$source'; see ${logs#"$root"/}/boot-root.log"
+        [ ! -e "$root_file.failed" ] || {
+            rm -f "$root_file.failed" "$root_file.new"
+            exit 1
+        }
     fi
     mv "$root_file.new" "$root_file"
     unlock 5
@@ -71,10 +76,12 @@ disk_format() {
     514649fb) root_format=qcow2; return ;;
     58465342) return ;;     # XFS
     esac
-    # The superblocks of ext2 to ext4 and Btrfs; a boot sector
-    [ "$(od -An -tx2 -j 1080 -N 2 "$1" | tr -d ' ')" = ef53 ] ||
-        [ "$(od -An -c -j 65600 -N 8 "$1" | tr -d ' ')" = _BHRfS_M ] ||
-        [ "$(od -An -tx2 -j 510 -N 2 "$1" | tr -d ' ')" = aa55 ]
+    # The superblocks of ext2 to ext4 and Btrfs; a boot sector; od minds short files
+    {
+        [ "$(od -An -tx2 -j 1080 -N 2 "$1" | tr -d ' ')" = ef53 ] ||
+            [ "$(od -An -c -j 65600 -N 8 "$1" | tr -d ' ')" = _BHRfS_M ] ||
+            [ "$(od -An -tx2 -j 510 -N 2 "$1" | tr -d ' ')" = aa55 ]
+    } 2> /dev/null
 }
 
 # find_virtiofsd: Debian 13's, which nobody has to be root for; where it is not

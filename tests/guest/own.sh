@@ -55,6 +55,14 @@ else
     failed=1
 fi
 
+# What packs it has its own words for what is no archive, which nobody needs.
+boot no-root 1 --root works.c --run works
+says "$log" "^boot: 'works.c' is no tar"
+if grep -iq 'fatal\|sqfstar\|^od:' "$log"; then
+    echo "FAIL $name: says more than that; see $log"
+    failed=1
+fi
+
 # A file system that is kept, and an image of containers that is recorded
 truncate -s 8M disk
 /sbin/mkfs.ext4 -q -d tree disk
