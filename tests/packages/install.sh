@@ -45,8 +45,11 @@ says "$errors" '^guest: replayed' '; for more: qemu-lwp replay /home/user/'
 say "from apt install to the end of the first rr: $(($(date +%s) - began)) s"
 try again 3 user qemu-lwp --quiet rr sh -c 'echo hello; exit 3'
 says "$said" '^hello$'
-try lwp 0 user qemu-lwp lwp /bin/true
+try lwp 0 user qemu-lwp lwp --html --json it.json /bin/true
 says "$errors" 'driver loaded'
+page=$(as_root python3 -c 'import json, sys; print(json.load(sys.stdin)["files"]["page"])' \
+    < "$dir/home/user/it.json")
+says "$dir$page" '^</html>$'
 size=$(inside root dpkg-query -W -f '${Installed-Size}' qemu-lwp)
 if [ "$size" -le 120000 ]; then
     result PASS "packages-$suite-size: $size KB"
@@ -119,7 +122,7 @@ all_of_it() {
     try replay 0 offline qemu-lwp --quiet replay .cache/qemu-lwp/boot/recording.tar \
         -- -batch -ex continue
     says "$said" SIGKILL
-    try offline-perf 0 offline qemu-lwp perf /bin/true
+    try offline-perf 0 offline qemu-lwp perf --html /bin/true
     says "$said" '[1-9].* instructions'
     try share 0 offline sh -c 'mkdir shared && qemu-lwp run --share shared \
         sh -c "echo it > shared/file" && cat shared/file'
