@@ -259,7 +259,7 @@ write_command() {
             printf 'export LD_LIBRARY_PATH=%s\n' "$(quote "$LD_LIBRARY_PATH")"
     fi
     printf 'record=%s stat=%s\n' "$(quote "$record")" "$(quote "$stat")"
-    printf 'cpu=%s debian=%s\n' "$(quote "$cpu")" "${debian:-}"
+    printf 'cpu=%s debian=%s until_fail=%s\n' "$(quote "$cpu")" "${debian:-}" "$until_fail"
     [ "$profiler" != rr ] || [ "$user_root" ] ||
         printf 'large=%s\n' "$(quote "$(list_large)")"
     [ "$mode" != replay ] ||
@@ -274,7 +274,7 @@ write_command() {
 pack_program() {
     need_packages squashfs-tools
     program=$run/program
-    say "packing ${1:-files}"
+    [ "$mode" = replay ] || say "packing ${1:-files}"
     : > "$run/without"
     [ -z "$packages" ] || [ "$user_root" ] || cached list_libraries
     grep -zvxFf "$run/without" "$run/names" > "$run/rest" || :

@@ -116,12 +116,20 @@ while read -r command <&3; do
     esac
 done 3< commands
 
-# A script, and a library of Perl's
-printf '#!/usr/bin/env perl\nuse POSIX;\nprint floor(7.5), "\\n";\nexit 3;\n' \
-    > script
+# A script that fails in the third run, and a library of Perl's
+cat > script << 'END'
+#!/usr/bin/env perl
+use POSIX;
+print floor(7.5), "\n";
+open(my $runs, '>>', '/tmp/runs');
+print $runs "x";
+close $runs;
+exit(-s '/tmp/runs' == 3 ? 3 : 0);
+END
 chmod +x script
-boot script 3 rr ./script
+boot script 3 rr --until-fail --record -h ./script
 says "$said" '^7$'
+says "$log" 'guest: status 3 in run 3$' '^guest: replayed'
 
 # A system call that this rr does not know is an error of its own, at which it is
 # not to wait for a debugger.

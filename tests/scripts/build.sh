@@ -132,7 +132,7 @@ check lock/killed try_lock 9 "$work/lock"
 # shellcheck disable=SC2317
 helped() {
     "$root/scripts/$1" --help > "$work/says" &&
-        sed '/./q' "$work/says" | grep -qE "^ *(usage: scripts/$1|qemu-lwp)" &&
+        sed '/./q' "$work/says" | grep -qE "^ *(usage: )?scripts/$1" &&
         ! grep -q shellcheck "$work/says"
 }
 
@@ -178,6 +178,7 @@ for limit in '' instructions instructions:u= =5 instructions:u=5x 'a b=5'; do
 done
 refused limit-rr '--fail-above is for perf$' rr --fail-above a=5 true
 refused limit-demo '--fail-above is for perf$' demo --perf --fail-above a=5
+refused until-fail '--until-fail is for rr$' perf --until-fail true
 refused json-shell '--json is for rr, perf, lwp and run$' shell --json /dev/null
 refused json-file "cannot write '/none/f'$" run --json /none/f true
 refused help "there is no help for 'none'" help none
