@@ -35,7 +35,7 @@ meson_setup() {
 
 # build_tools MESON: guest/tools, in build/tools.
 build_tools() {
-    need_packages gcc gcc-multilib libc6-dev ninja-build pkg-config libdw-dev \
+    need_packages gcc gcc-multilib libc6-dev ninja-build pkg-config libdw-dev libjs-d3 \
         libelf-dev libiberty-dev zlib1g-dev
     meson_setup "$1" "$build/tools" "$root/guest/tools"
     say "building lwp"

@@ -24,7 +24,7 @@ static const char *put_until(const char *text, const char *mark)
     return end + strlen(mark);
 }
 
-bool html_put(Profile *p, const ProfileOptions *options)
+bool html_put(Profile *p, const ProfileOptions *options, const char *path)
 {
     FILE *d3 = fopen(D3, "re");
     const char *rest;
@@ -34,6 +34,12 @@ bool html_put(Profile *p, const ProfileOptions *options)
     if (!d3) {
         fprintf(stderr, "lwp: cannot read " D3 ": %s; Debian's package "
                 "libjs-d3 has it\n", strerror(errno));
+        return false;
+    }
+    /* What prints records prints them to there. */
+    if (path && !freopen(path, "we", stdout)) {
+        fprintf(stderr, "lwp: cannot write %s: %s\n", path, strerror(errno));
+        fclose(d3);
         return false;
     }
     rest = put_until(page, "@D3@\n");

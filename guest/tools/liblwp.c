@@ -66,7 +66,7 @@ const char *lwp_strerror(int error)
     case EINVAL:
         return "an option of LWP is out of range";
     case EBUSY:
-        return "LWP is in use by something else in this thread";
+        return "LWP is in use in this thread already, as by lwp record";
     default:
         return strerror(error);
     }

@@ -593,13 +593,7 @@ static bool put_html(const ProfileOptions *options, const char *path)
     if (!profile_open(&p, options)) {
         return false;
     }
-    /* What prints records prints them to there. */
-    ok = !path || freopen(path, "we", stdout);
-    if (ok) {
-        ok = html_put(&p, options) && output_written();
-    } else {
-        fprintf(stderr, "lwp: cannot write %s: %s\n", path, strerror(errno));
-    }
+    ok = html_put(&p, options, path) && output_written();
     profile_close(&p);
     return ok;
 }

@@ -86,9 +86,9 @@ const char *row_name(const Rows *rows, const Row *row, int key, char *buffer);
 void svg_write(FILE *f, const Profile *p);
 
 /*
- * Print a page with a timeline and a flame graph of the wanted records.  False,
- * with a message, if that cannot be done.
+ * Write a page with a timeline and a flame graph of the wanted records to PATH,
+ * or print it.  False, with a message, if that cannot be done.
  */
-bool html_put(Profile *p, const ProfileOptions *options);
+bool html_put(Profile *p, const ProfileOptions *options, const char *path);
 
 #endif
