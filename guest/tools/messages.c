@@ -34,8 +34,9 @@ void explain(const Recorder *r)
         }
     }
     if (nothing && !info.available) {
-        say(r, "nothing was profiled: %s; qemu-x86_64 -cpu max,+lwp emulates one "
-            "that has it (if %s does: is the program there statically linked?)",
+        say(r, "nothing was profiled: %s; qemu-x86_64 -cpu max,+lwp emulates "
+            "one that has it (if %s does: is the program there statically "
+            "linked?)",
             lwp_strerror(info.supported ? ENOSYS : ENODEV), r->command[0]);
     } else if (nothing) {
         say(r, "nothing was profiled: is %s statically linked, set-user-ID, "
