@@ -16,7 +16,7 @@ set -u
 suite=image
 dir=$packages/root-image
 log=$logs/packages-image
-home=/work
+home=/src
 
 # member NAME: of the archive
 member() {
@@ -40,7 +40,7 @@ unpacked() {
     for l in $(echo "$manifest" | json '*(l["digest"] for l in of["layers"])'); do
         blob "$l" | as_root tar -C "$dir" --numeric-owner -xpz
     done
-    printf '#!/bin/sh\necho hello\nexit 3\n' | as_root install -m 755 /dev/stdin "$dir/work/test"
+    printf '#!/bin/sh\necho hello\nexit 3\n' | as_root install -m 755 /dev/stdin "$dir/src/test"
     as_root find "$dir/var/cache/qemu-lwp" -exec touch -h -d "$(date -I -d '3 days ago')" {} +
 }
 
@@ -51,7 +51,7 @@ variables=$(echo "$config" | json '*(v for v in of["Env"] if v[:5] != "PATH=")')
 result PASS "packages-image-size: $(stat -c %s "$packages/qemu-lwp.oci.tar") bytes"
 name="packages-image-config"
 echo "$config" > "$log-config.out"
-says "$log-config.out" '"User": "user"' '"WorkingDir": "/work"'
+says "$log-config.out" '"User": "user"' '"WorkingDir": "/src"'
 
 unpacked
 uid=1000
