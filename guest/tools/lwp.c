@@ -13,6 +13,7 @@
 #include <unistd.h>
 #include "../linux/lwp_ioctl.h"
 #include "commands.h"
+#include "events.h"
 #include "session.h"
 #include "terminal.h"
 
@@ -121,10 +122,6 @@ static void show_driver(void)
 /* For scripts; what CPUID says is in its four words, EAX to EDX. */
 static void show_json(const LwpInfo *info)
 {
-    static const struct { int bit; const char *name; } events[] = {
-        { LWP_VAL, "val" }, { LWP_IRE, "ire" }, { LWP_BRE, "bre" },
-        { LWP_DME, "dme" }, { LWP_CNH, "cnh" }, { LWP_RNH, "rnh" },
-    };
     struct lwp_ioc_status s;
     const char *comma = "";
     int fd = open(LWP_DEVICE, O_RDONLY | O_CLOEXEC);
@@ -134,9 +131,9 @@ static void show_json(const LwpInfo *info)
            info->available ? "true" : "false",
            info->available && session_flush() ? "true" : "false",
            info->version, info->eax, info->ebx, info->ecx, info->edx);
-    for (size_t i = 0; i < sizeof(events) / sizeof(events[0]); i++) {
-        if (info->eax & info->edx & 1u << events[i].bit) {
-            printf("%s\"%s\"", comma, events[i].name);
+    for (int i = 1; i <= LWP_NR_EVENTS; i++) {
+        if (info->eax & info->edx & LWP_FLAG(i)) {
+            printf("%s\"%s\"", comma, event_name(i));
             comma = ", ";
         }
     }
