@@ -34,7 +34,7 @@ typedef struct Line {
 
 static unsigned access_size(uint32_t desc)
 {
-    return RETIRE_LINE_SIZE - (desc & TCG_MEM_FILTER_LIMIT);
+    return RETIRE_LINE_SIZE - (desc & RETIRE_ACCESS_LIMIT);
 }
 
 static int access_mmu_idx(uint32_t desc)
@@ -399,7 +399,7 @@ plain_miss_avx2(CPUX86State *env, uint64_t addr, uint32_t desc, uintptr_t ra,
     Line line = { .addr = addr };
 
     if (retire_may_miss(&env->retire) &&
-        addr % RETIRE_LINE_SIZE <= (desc & TCG_MEM_FILTER_LIMIT) &&
+        addr % RETIRE_LINE_SIZE <= (desc & RETIRE_ACCESS_LIMIT) &&
         physical_line(env, &line, MMU_DATA_LOAD, access_mmu_idx(desc)) &&
         line.memory && (!tlb || page_is_used(env, &line))) {
         line.source = retire_cache_try_avx2(cpu->retire_cache,

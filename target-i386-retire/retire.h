@@ -7,7 +7,6 @@
 #include "cpu.h"
 #include "exec/translation-block.h"
 #include "tcg/debug-assert.h"
-#include "tcg/mem-filter.h"
 
 /*
  * Who wants to know what retires: LWP, performance counters.  These run on the
@@ -212,17 +211,18 @@ RetireCode *retire_code(CPUX86State *env);
 void retire_code_free(RetireCode *code);
 
 /*
- * Descriptor of an access: TCG_MEM_FILTER_LIMIT has RETIRE_LINE_SIZE less its
+ * Descriptor of an access: RETIRE_ACCESS_LIMIT has RETIRE_LINE_SIZE less its
  * size, and this.
  */
-#define RETIRE_ACCESS_STORE     TCG_MEM_FILTER_STORE
+#define RETIRE_ACCESS_LIMIT     0x7fu
+#define RETIRE_ACCESS_STORE     (1u << 7)
 #define RETIRE_ACCESS_LOAD      (1u << 9)
 #define RETIRE_ACCESS_LATE      (1u << 10)  /* it may be observed */
 #define RETIRE_ACCESS_MMU_IDX_SHIFT 11      /* 5 bits */
 #define RETIRE_ACCESS_OFFSET_SHIFT 16       /* if counted: its address */
 #define RETIRE_ACCESS_LOCKED    (1u << 28)  /* for its story */
 
-/* TCGMemFilter.miss: the filter does not know that it changes nothing. */
+/* Called if the filter does not know that an access changes nothing. */
 void retire_filter_miss(CPUX86State *env, uint64_t addr, uint32_t desc,
                         uintptr_t ra);
 

@@ -23,10 +23,9 @@ typedef struct RetireDisas {
     bool repeats;           /* it is a string instruction with a REP prefix */
     bool taken;             /* the exit being emitted is the branch's target */
     bool exits;             /* the block has an exit that is not an exception */
-    bool updates;           /* the next load is going to be stored to */
+    bool updates;           /* the current one stores to what it loads */
+    bool rest;              /* the next access is a part of the last one */
     uint8_t unit;           /* X86OpUnit of what it writes */
-    uint8_t whole;          /* the next accesses are one, of so many bytes */
-    uint8_t rest;           /* of which so many are still to come */
     uint8_t parts;          /* accesses of a string instruction so far */
     uint16_t row;           /* what the current instruction is: X86Retire, */
     RetireBranch branch;    /* and RETIRE_ROW_BRANCH of that */
@@ -44,6 +43,13 @@ typedef struct RetireDisas {
 /* CLFLUSH and CLFLUSHOPT, WBINVD and INVD: the caches lose lines. */
 static void gen_CLFLUSH(struct DisasContext *s, X86DecodedInsn *decode);
 static void gen_WBINVD(struct DisasContext *s, X86DecodedInsn *decode);
+
+/*
+ * Called before an access is emitted: have it counted, and shown to the model
+ * of caches.  The code for that may have labels.
+ */
+static void retire_gen_access(struct DisasContext *s, TCGv addr, MemOp mop,
+                              bool load, bool store);
 
 /*
  * Called where an exit of the block is emitted: in front of a jump, and, when
