@@ -34,7 +34,7 @@ static int branch_pre_save(void *opaque)
     BranchStack *stack = cpu->branch_stream;
 
     branch_stack_save(&cpu->branch, &cpu->branch_config, cpu->branch_ring,
-                      retire_clock(&env->retire), stack);
+                      env->retire.clock, stack);
     env->msr_lbr_ctl = cpu->branch.lbr_ctl;
     env->msr_lbr_depth = cpu->branch.lbr_depth;
     for (int i = 0; i < BRANCH_NR; i++) {
@@ -99,7 +99,7 @@ bool branch_cpu_loaded(X86CPU *cpu)
         return false;
     }
     branch_stack_load(&cpu->branch, &cpu->branch_config, cpu->branch_ring,
-                      retire_clock(&env->retire), stack);
+                      env->retire.clock, stack);
 #ifdef CONFIG_TCG
     branch_cpu_sync(cpu);
 #endif

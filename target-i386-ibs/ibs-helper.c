@@ -38,7 +38,7 @@ static void ibs_retire_distance(CPUX86State *env, RetireRow row,
 
     /* A far branch, behind which this comes, is sampled when CS is another. */
     cpu->ibs_cs_base = retire_cs_base(env);
-    retire_look_behind(d, ibs_distance(&cpu->ibs, &cpu->ibs_config));
+    d->insns = MIN(d->insns, ibs_distance(&cpu->ibs, &cpu->ibs_config));
 }
 
 static void ibs_retire_count(CPUX86State *env, RetireRow row,

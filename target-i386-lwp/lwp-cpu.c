@@ -205,7 +205,7 @@ void lwp_cpu_dump(CPUX86State *env, FILE *f)
     };
     LwpState s = env->lwp;
     RetireState r = env->retire;
-    RetireTotals n = retire_take(&r);
+    RetireTotals n = retire_take(&r, retire_left(env));
     uint64_t branches[RETIRE_NR_CLASSES];
     bool told = false;
 
@@ -218,9 +218,8 @@ void lwp_cpu_dump(CPUX86State *env, FILE *f)
         told |= *o == &lwp_observer;
     }
 #endif
-    if (told) {
+    if (told && env->retire.runs) {
         if (retire_wants(env, RETIRE_WANT_CLASSES)) {
-            n.branches_any = 0;
             n.branches = retire_take_branches(&r, branches) ? branches : NULL;
         }
         lwp_count(&s, &env->lwp_config, &n);

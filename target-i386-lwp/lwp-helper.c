@@ -331,11 +331,11 @@ static bool lwp_retire_observe(CPUX86State *env, const RetireStory *story)
     return lwp_wants(s) != wants;
 }
 
-static bool lwp_retire_miss_due(CPUX86State *env, uint32_t ahead,
+static bool lwp_retire_miss_due(CPUX86State *env, uint32_t charged,
                                 const RetireMiss *miss)
 {
     return lwp_wants_loads(&env->lwp) &&
-           lwp_miss_due(&env->lwp, &env->lwp_config, ahead, miss);
+           lwp_miss_due(&env->lwp, &env->lwp_config, charged, miss);
 }
 
 static void lwp_retire_miss(CPUX86State *env, const RetireMiss *miss)

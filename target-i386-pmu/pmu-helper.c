@@ -102,13 +102,13 @@ static RetireWants pmu_retire_wants(CPUX86State *env, RetireRow row)
 
 /*
  * Where a load is tagged comes at random, and there would be code for each
- * number of instructions of a block; so there is for powers of 2.
+ * number of instructions of a TB; so there is for powers of 2.
  */
 static uint32_t tag_distance(const PmuState *s, RetireRow row)
 {
     uint32_t insns = pmu_tag_distance(s, (PmuRow)row);
 
-    return insns < RETIRE_BLOCK_MAX ? pow2floor(insns + 1) - 1 : insns;
+    return insns < RETIRE_TB_MAX ? pow2floor(insns + 1) - 1 : insns;
 }
 
 static void pmu_retire_distance(CPUX86State *env, RetireRow row,
@@ -119,12 +119,10 @@ static void pmu_retire_distance(CPUX86State *env, RetireRow row,
     uint32_t insns = pmu_distances(s, &env_archcpu(env)->pmu_config,
                                    (PmuRow)row, &branches);
 
-    retire_look_behind(d, insns);
+    d->insns = MIN(d->insns, insns);
     d->branches = MIN(d->branches, branches);
-    d->certain &= !s->memory_interrupts;
     if (unlikely(pmu_tags(s, (PmuRow)row))) {
-        retire_look_behind(d, tag_distance(s, row));
-        d->certain = false;
+        d->insns = MIN(d->insns, tag_distance(s, row));
     }
 }
 
@@ -175,10 +173,6 @@ static void pmu_retire_count(CPUX86State *env, RetireRow row,
 
     count_quantity(env, row, PMU_INSNS, n->insns);
     pmu_tag_pass(s, (PmuRow)row, n->insns);
-    /* Where nobody tells classes apart, one is as good as another. */
-    if (pmu_wanted(s, (PmuRow)row) & PMU_BIT(PMU_JMP)) {
-        count_quantity(env, row, PMU_JMP, n->branches_any);
-    }
     if (n->branches || n->memory || n->fp) {
         count_details(env, row, n);
     }
@@ -276,8 +270,8 @@ void pmu_cpu_bts(CPUX86State *env)
     retire_cpu_settle(env);
     pmu_retire_sync(env, NULL);
     cpu_sync_retire(env);
-    /* What is not wanted any more is, in blocks that follow without a check. */
-    retire_expire(&env->retire);
+    /* Or else what is not wanted any more would be in TBs that follow. */
+    retire_set_budget(env, 0);
 }
 
 void pmu_cpu_interrupt(CPUX86State *env)

@@ -8,8 +8,8 @@
 
 /*
  * What retire_gen_insn() has to know of an instruction to count it.  One that
- * is "late" comes last in its block and is counted behind its code, because its
- * helper may leave the block, or depends on what has been counted.
+ * comes "last" ends its TB and is observed behind its code, because its helper
+ * may leave the TB, or depends on what has been counted.
  */
 enum {
     RETIRE_ROW_BRANCH = 7,          /* a RetireBranch */
@@ -17,14 +17,14 @@ enum {
     RETIRE_ROW_PAIR = 1 << 4,       /* which has two accesses, not one */
     RETIRE_ROW_PROBES = 1 << 5,     /* to probe what it writes, and that */
     RETIRE_ROW_FAR_PTR = 1 << 6,    /* an operand is that, and one access */
-    RETIRE_ROW_SEG = 1 << 7,        /* late if operand 0 is SS: CPL */
+    RETIRE_ROW_SEG = 1 << 7,        /* last if operand 0 is SS: CPL */
     RETIRE_ROW_SS = 1 << 8,         /* it is */
-    RETIRE_ROW_CR = 1 << 9,         /* late if the caches are modelled */
-    RETIRE_ROW_LATE = 1 << 10,
-    RETIRE_ROW_LEAVES = 1 << 11,    /* its helper does not return */
+    RETIRE_ROW_CR = 1 << 9,         /* last if the caches are modelled */
+    RETIRE_ROW_LAST = 1 << 10,
+    RETIRE_ROW_NORETURN = 1 << 11,    /* its helper does not return */
     RETIRE_ROW_FAR = 1 << 12,       /* a far branch */
-    RETIRE_ROW_ENTRY = 1 << 13,     /* enters the kernel: LWP counts none */
-    RETIRE_ROW_SILENT = 1 << 14,    /* its delivery counts it */
+    RETIRE_ROW_ENTRY = 1 << 13,     /* it enters the kernel */
+    RETIRE_ROW_BY_HELPER = 1 << 14,    /* who delivers it counts it */
     RETIRE_ROW_SYSTEM = 1 << 15,    /* gen_multi0F() decodes it */
 };
 
@@ -43,14 +43,14 @@ typedef enum X86Retire {
     X86_RETIRE_LSS = RETIRE_ROW_FAR_PTR | RETIRE_ROW_SS,
     X86_RETIRE_Seg = RETIRE_ROW_SEG,
     X86_RETIRE_CR = RETIRE_ROW_CR,
-    X86_RETIRE_Late = RETIRE_ROW_LATE,
-    X86_RETIRE_Uncounted = RETIRE_ROW_LATE | RETIRE_ROW_ENTRY,
-    X86_RETIRE_Leaves = RETIRE_ROW_LATE | RETIRE_ROW_LEAVES,
-    X86_RETIRE_Far = RETIRE_ROW_LATE | RETIRE_ROW_FAR,
+    X86_RETIRE_Last = RETIRE_ROW_LAST,
+    X86_RETIRE_Uncounted = RETIRE_ROW_LAST | RETIRE_ROW_ENTRY,
+    X86_RETIRE_NoReturn = RETIRE_ROW_LAST | RETIRE_ROW_NORETURN,
+    X86_RETIRE_Far = RETIRE_ROW_LAST | RETIRE_ROW_FAR,
     X86_RETIRE_FarMem = X86_RETIRE_Far | RETIRE_ROW_FAR_PTR,
     X86_RETIRE_Syscall = X86_RETIRE_Far | RETIRE_ROW_ENTRY,
-    X86_RETIRE_INT1 = X86_RETIRE_Syscall | RETIRE_ROW_LEAVES,
-    X86_RETIRE_INT = RETIRE_ROW_LATE | RETIRE_ROW_ENTRY | RETIRE_ROW_SILENT,
+    X86_RETIRE_INT1 = X86_RETIRE_Syscall | RETIRE_ROW_NORETURN,
+    X86_RETIRE_INT = RETIRE_ROW_LAST | RETIRE_ROW_ENTRY | RETIRE_ROW_BY_HELPER,
     X86_RETIRE_System = RETIRE_ROW_SYSTEM,
 } X86Retire;
 

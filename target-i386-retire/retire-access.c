@@ -112,22 +112,6 @@ static uint64_t retire_access_ip(CPUX86State *env, uintptr_t ra,
            (uint32_t)(start[0] - cs_base);
 }
 
-/* Execute the instruction again, in a block of its own. */
-static G_NORETURN void restart(CPUX86State *env, uintptr_t ra)
-{
-    CPUState *cs = env_cpu(env);
-    uint32_t cflags = tb_cflags(tcg_tb_lookup(ra));
-
-    cpu_restore_state(cs, ra);
-    retire_cpu_sync(env, 1);
-    if (!cpu_in_exclusive_context(cs)) {
-        /* CF_MEMI_ONLY, because plugins have seen the instruction begin. */
-        cs->cflags_next_tb = (cflags & ~(CF_COUNT_MASK | CF_INVALID)) |
-                             CF_MEMI_ONLY | CF_NOIRQ | 1;
-    }
-    cpu_loop_exit(cs);
-}
-
 /* The lines of an access; 0 if it is not going to succeed. */
 static int find_lines(CPUX86State *env, uint64_t addr, uint32_t desc,
                       Line lines[2])
@@ -152,7 +136,7 @@ static int find_lines(CPUX86State *env, uint64_t addr, uint32_t desc,
 #endif
         /*
          * io_recompile() is going to translate the instruction again, as the
-         * last one of a block, and then the access comes here a second time.
+         * last one of a TB, and then the access comes here a second time.
          */
         if (!lines[i].memory && !env_cpu(env)->neg.can_do_io) {
             return 0;
@@ -164,7 +148,7 @@ static int find_lines(CPUX86State *env, uint64_t addr, uint32_t desc,
 static void retire_access_note(CPUX86State *env, uint32_t desc,
                                RetireMemory what)
 {
-    retire_note(&env->retire, retire_row(env),
+    retire_note(&env->retire, retire_left(env), retire_row(env),
                 desc >> RETIRE_ACCESS_OFFSET_SHIFT & ~TARGET_PAGE_MASK, what);
 }
 
@@ -215,11 +199,11 @@ note_lines(CPUX86State *env, uint32_t desc, const Line *lines, int n)
 /* Whether @miss makes it necessary, for any observer, to observe its load. */
 static bool miss_due(CPUX86State *env, const RetireMiss *miss)
 {
-    uint32_t ahead = retire_ahead(&env->retire);
+    uint32_t charged = retire_charged(&env->retire, retire_left(env));
     bool due = false;
 
     RETIRE_FOREACH_TOLD(env, o) {
-        due |= (*o)->miss_due && (*o)->miss_due(env, ahead, miss);
+        due |= (*o)->miss_due && (*o)->miss_due(env, charged, miss);
     }
     return due;
 }
@@ -272,12 +256,13 @@ static void access_caches(CPUX86State *env, uint32_t desc, uintptr_t ra,
     if (unlikely(due) && RETIRE_INSN_START_INSNS(start[1])) {
         find_sources(env, desc, lines, n, true, miss);
         if (miss->clocks && miss_due(env, miss)) {
-            restart(env, ra);
+            retire_restart(env, ra, CF_MEMI_ONLY);
         }
     }
     find_sources(env, desc, lines, n, false, miss);
     if (miss->clocks && !due &&
-        ((desc & RETIRE_ACCESS_LATE) || env->retire.ip_span != UINT64_MAX)) {
+        ((desc & RETIRE_ACCESS_OBSERVED) ||
+         env->retire.ip_span != UINT64_MAX)) {
         miss->ip = retire_access_ip(env, ra, start);
     }
     if (retire_wants(env, RETIRE_WANT_ACCESSES)) {
@@ -296,7 +281,7 @@ static void add_to_story(CPUX86State *env, uint64_t addr, uint32_t desc,
     /* What is executed again has what it missed the first time. */
     if (i < RETIRE_STORY_ACCESSES &&
         !(i < env->retire.left.nr_accesses && told->access[i].addr == addr &&
-          retire_is_left(&env->retire, env->eip))) {
+          retire_is_left(&env->retire, retire_left(env), env->eip))) {
         told->access[i] = (RetireAccess) {
             .addr = addr,
             .physical = lines->line << RETIRE_LINE_BITS |
@@ -345,11 +330,19 @@ show_access(CPUX86State *env, uint64_t addr, uint32_t desc, uintptr_t ra,
     }
 }
 
+/* Whether nobody need hear of a load that L2 has and L1D has not */
+static inline bool may_miss(CPUX86State *env)
+{
+    return env->retire.misses > 0 &&
+           retire_budget(env) >= env->retire.miss_charge;
+}
+
 /* An access within line @l, which is in L1D now, comes to an end. */
 static inline void end_access(CPUX86State *env, uint32_t desc, const Line *l)
 {
     if (l->source == RETIRE_SOURCE_L2 && (desc & RETIRE_ACCESS_LOAD)) {
-        retire_miss(&env->retire);
+        env->retire.misses--;
+        retire_set_budget(env, retire_budget(env) - env->retire.miss_charge);
     }
     if ((l->source != RETIRE_SOURCE_L1 || l->tlb != RETIRE_TLB_L1) &&
         retire_wants(env, RETIRE_WANT_ACCESSES)) {
@@ -366,7 +359,7 @@ filter_miss(CPUX86State *env, uint64_t addr, uint32_t desc, uintptr_t ra)
     bool store = desc & RETIRE_ACCESS_STORE;
     Line line = { .addr = addr, .source = RETIRE_SOURCE_UNKNOWN };
     /* The filter has to know the first one of two lines. */
-    bool quick = retire_may_miss(&env->retire);
+    bool quick = may_miss(env);
 
     if (left < access_size(desc)) {
         line.addr += left;
@@ -398,7 +391,7 @@ plain_miss_avx2(CPUX86State *env, uint64_t addr, uint32_t desc, uintptr_t ra,
     X86CPU *cpu = env_archcpu(env);
     Line line = { .addr = addr };
 
-    if (retire_may_miss(&env->retire) &&
+    if (may_miss(env) &&
         addr % RETIRE_LINE_SIZE <= (desc & RETIRE_ACCESS_LIMIT) &&
         physical_line(env, &line, MMU_DATA_LOAD, access_mmu_idx(desc)) &&
         line.memory && (!tlb || page_is_used(env, &line))) {
@@ -446,7 +439,7 @@ void retire_filter_miss(CPUX86State *env, uint64_t addr, uint32_t desc,
     filter_miss(env, addr, desc, ra);
 }
 
-/* The same for blocks that test the filter themselves. */
+/* The same for TBs that test the filter themselves. */
 void helper_retire_filter_miss(CPUX86State *env, uint64_t addr, uint32_t desc)
 {
     retire_filter_miss(env, addr, desc, GETPC());
@@ -526,7 +519,7 @@ void retire_cpu_access(CPUX86State *env, vaddr addr, unsigned size,
     bool accesses = retire_wants(env, RETIRE_WANT_ACCESSES);
     /* While more may retire unseen, nobody looks behind this one. */
     bool story = retire_wants(env, RETIRE_WANT_STORY) &&
-                 env->retire.budget < RETIRE_CHARGE(1, 0);
+                 !retire_budget(env);
     uint64_t start[INSN_START_WORDS];
     uint32_t desc;
 
@@ -540,7 +533,7 @@ void retire_cpu_access(CPUX86State *env, vaddr addr, unsigned size,
            cpu_mmu_index(env_cpu(env), false) << RETIRE_ACCESS_MMU_IDX_SHIFT |
            (store ? RETIRE_ACCESS_STORE : RETIRE_ACCESS_LOAD);
     if (!RETIRE_INSN_START_INSNS(start[1])) {
-        desc |= RETIRE_ACCESS_LATE;
+        desc |= RETIRE_ACCESS_OBSERVED;
     }
     /* FXRSTOR and its like count as a load for each line. */
     for (unsigned n; size; size -= n, addr += n) {
@@ -549,7 +542,7 @@ void retire_cpu_access(CPUX86State *env, vaddr addr, unsigned size,
             retire_access_note(env, desc, store ? RETIRE_STORES : RETIRE_LOADS);
         }
         show_access(env, addr, desc | (RETIRE_LINE_SIZE - n), ra,
-                    story && (desc & RETIRE_ACCESS_LATE));
+                    story && (desc & RETIRE_ACCESS_OBSERVED));
     }
 }
 

@@ -13,8 +13,6 @@
 #include "accel/tcg/cpu-ops.h"
 #include "accel/tcg/internal-common.h"
 #include "accel/tcg/tb-context.h"
-#include "accel/tcg/tb-hash.h"
-#include "tcg/tcg.h"
 #endif
 
 /* Who is told @i-th, or NULL: who has been added last is told first. */
@@ -39,7 +37,6 @@ static void __attribute__((noinline)) settle_details(CPUX86State *env,
     uint64_t branches[RETIRE_NR_CLASSES], memory[RETIRE_NR_MEMORY];
 
     if (retire_wants(env, RETIRE_WANT_CLASSES)) {
-        n->branches_any = 0;
         n->branches = retire_take_branches(r, branches) ? branches : NULL;
     }
     if (retire_wants(env, RETIRE_WANT_ACCESSES)) {
@@ -57,8 +54,15 @@ static void __attribute__((noinline)) settle_details(CPUX86State *env,
 
 void retire_cpu_settle(CPUX86State *env)
 {
-    RetireTotals n = retire_take(&env->retire);
+    RetireState *r = &env->retire;
+    RetireTotals n;
 
+    if (!env->retire_flags || !r->runs) {
+        /* What icount has charged meanwhile is nobody's. */
+        r->armed = retire_left(env);
+        return;
+    }
+    n = retire_take(r, retire_left(env));
     if (retire_wants(env, RETIRE_WANT_CLASSES | RETIRE_WANT_ACCESSES |
                           RETIRE_WANT_FP)) {
         settle_details(env, &n);
@@ -78,6 +82,33 @@ void retire_cpu_settle_misses(CPUX86State *env)
     }
 }
 
+void retire_set_budget(CPUX86State *env, int64_t n)
+{
+    CPUState *cs = env_cpu(env);
+
+    if (icount_enabled()) {
+        /* Who has them is not counted, but how many there are together is. */
+        int64_t left = retire_left(env);
+
+        n = MIN(n, left);
+        cs->icount_extra = left - n;
+    } else {
+        env->retire.armed += n - retire_budget(env);
+    }
+    cs->neg.icount_decr.u16.low = n;
+}
+
+/*
+ * A TB that takes its length off the budget may undo an exit request of another
+ * thread or a signal, which has set exit_request before: request it again.
+ */
+static void repeat_exit_request(CPUState *cs)
+{
+    if (unlikely(qatomic_read(&cs->exit_request))) {
+        qatomic_set(&cs->neg.icount_decr.u16.high, -1);
+    }
+}
+
 RetireDistance retire_cpu_arm(CPUX86State *env)
 {
     RetireDistance d = RETIRE_DISTANCE_MAX;
@@ -86,18 +117,21 @@ RetireDistance retire_cpu_arm(CPUX86State *env)
     RETIRE_FOREACH_TOLD(env, o) {
         (*o)->distance(env, r->row, &d);
     }
-    retire_arm_distance(r, &env_archcpu(env)->retire_config, &d);
-#ifdef CONFIG_TCG
-    /* Arming has undone what retire_exit_requested() did. */
-    if (cpu_loop_exit_requested(env_cpu(env))) {
-        retire_expire(r);
+    if (retire_models(env)->ranges_differ) {
+        d.insns = 0;
     }
-#endif
+    if (r->runs) {
+        int64_t charged = retire_charged(r, retire_left(env));
+
+        retire_set_budget(env, MAX(retire_run(&d) - charged, 0));
+        retire_arm_misses(r, &env_archcpu(env)->retire_config, &d);
+        repeat_exit_request(env_cpu(env));
+    }
     return d;
 }
 
-/* Who is told, what is wanted, and what blocks are to know of that */
-static void ask_wants(CPUX86State *env, unsigned step)
+/* Who is told, what is wanted, and what TBs are to know of that */
+static void ask_wants(CPUX86State *env)
 {
     X86CPU *cpu = env_archcpu(env);
     RetireState *r = &env->retire;
@@ -120,21 +154,18 @@ static void ask_wants(CPUX86State *env, unsigned step)
     }
     *last = NULL;
     models->wants = wants;
-    if ((wants & ~common) & RETIRE_WANT_RANGE) {
-        /* Only who is told of each instruction can tell.  This is rare. */
+    /* Ranges that differ are rare: each instruction is observed instead. */
+    models->ranges_differ = wants & ~common & RETIRE_WANT_RANGE;
+    if (models->ranges_differ) {
         wants &= ~RETIRE_WANT_RANGE;
-        step = 1;
     }
     if (!(wants & RETIRE_WANT_RANGE)) {
         r->ip_first = 0;
         r->ip_span = UINT64_MAX;
     }
-    env->retire_flags = (uint64_t)(wants & RETIRE_WANT_OF_BLOCKS) <<
+    env->retire_flags = (uint64_t)(wants & RETIRE_WANT_OF_TBS) <<
                         RETIRE_TB_WANTS_SHIFT |
                         told << RETIRE_TB_OBSERVERS_SHIFT;
-    if (told) {
-        env->retire_flags |= (uint64_t)step << RETIRE_TB_STEP_SHIFT;
-    }
 }
 
 /* When that is known, and nothing is to be reported */
@@ -150,21 +181,31 @@ static void go_on(CPUX86State *env)
     }
 }
 
-void retire_cpu_sync(CPUX86State *env, unsigned step)
-{
-    retire_cpu_settle(env);
-    ask_wants(env, step);
-    go_on(env);
-}
-
 void cpu_sync_retire(CPUX86State *env)
 {
     if (unlikely(env_archcpu(env)->retire_observer[0])) {
-        retire_cpu_sync(env, 0);
+        retire_cpu_settle(env);
+        ask_wants(env);
+        go_on(env);
     }
 }
 
+void retire_cpu_restart(CPUX86State *env)
+{
+    env->retire.armed = retire_left(env);
+    cpu_sync_retire(env);
+}
+
 #ifdef CONFIG_TCG
+/*
+ * An observer that stores a record may hit a watchpoint, which has the next
+ * instruction executed in a TB that takes it off the budget without a look.
+ */
+static void allow_one(CPUX86State *env)
+{
+    retire_set_budget(env, MAX(retire_budget(env), 1));
+}
+
 /*
  * Report, tell all observers in @told, a bit for each, @story, and sync; with
  * @ask, the instruction itself may have changed what somebody wants.
@@ -175,8 +216,9 @@ static void observe(CPUX86State *env, const RetireStory *story, unsigned told,
     X86CPU *cpu = env_archcpu(env);
     RetireState *r = &env->retire;
 
-    r->clock += story->part ? 0 : RETIRE_CHARGE(1, 0);
+    r->clock += story->part ? 0 : 1;
     retire_cpu_settle(env);
+    allow_one(env);
     for (; told; told &= told - 1) {
         const RetireObserver *o = retire_observer(cpu, ctz32(told));
 
@@ -184,11 +226,8 @@ static void observe(CPUX86State *env, const RetireStory *story, unsigned told,
             ask |= o->observe(env, story);
         }
     }
-    if (ask || r->row != retire_row(env) ||
-        (retire_models(env)->wants & RETIRE_WANT_RANGE)) {
-        ask_wants(env, 0);
-    } else {
-        env->retire_flags &= (1ull << RETIRE_TB_STEP_SHIFT) - 1;
+    if (ask || r->row != retire_row(env)) {
+        ask_wants(env);
     }
     go_on(env);
 }
@@ -226,16 +265,22 @@ void retire_delivered(CPUX86State *env, RetireRow row, uint64_t ip, int vector)
     }
 }
 
-void retire_exit_requested(CPUState *cs)
+void retire_cpu_enter(CPUX86State *env)
 {
-    CPUX86State *env = cpu_env(cs);
+    env->retire.runs = true;
+    env->retire.armed = retire_left(env);
+    retire_settle(env);
+}
 
-    /*
-     * Blocks that are charged may have no other check.  If another thread asks,
-     * it is soon enough when the budget is exhausted.
-     */
-    if (env->retire_flags && qemu_cpu_is_self(cs)) {
-        retire_expire(&env->retire);
+void retire_cpu_exit(CPUX86State *env)
+{
+    CPUState *cs = env_cpu(env);
+
+    retire_settle(env);
+    env->retire.runs = false;
+    /* A step is asked for again; gdb may want another one before. */
+    if (env->retire_flags && !(cs->cflags_next_tb & CF_NOIRQ)) {
+        cs->cflags_next_tb = -1;
     }
 }
 
@@ -243,7 +288,7 @@ void retire_exit_requested(CPUState *cs)
 void retire_deliver(CPUState *cs, run_on_cpu_func func, run_on_cpu_data data)
 {
     if (icount_enabled()) {
-        /* This may be the middle of a block; it is done behind it. */
+        /* This may be the middle of a TB; it is done behind it. */
         async_run_on_cpu(cs, func, data);
     } else {
         BQL_LOCK_GUARD();
@@ -254,17 +299,15 @@ void retire_deliver(CPUState *cs, run_on_cpu_func func, run_on_cpu_data data)
 
 void retire_cpu_begin(CPUX86State *env)
 {
+    uint16_t budget = retire_budget(env);
+
+    allow_one(env);
     RETIRE_FOREACH_TOLD(env, o) {
         if ((*o)->begin) {
             (*o)->begin(env);
         }
     }
-}
-
-void retire_code_free(RetireCode *code)
-{
-    g_free(code->block);
-    *code = (RetireCode) { };
+    retire_set_budget(env, budget);
 }
 
 RetireCode *retire_code(CPUX86State *env)
@@ -273,208 +316,64 @@ RetireCode *retire_code(CPUX86State *env)
     unsigned flushes = qatomic_read(&tb_ctx.tb_flush_count);
 
     if (unlikely(code->flushes != flushes)) {
-        retire_code_free(code);
-        code->flushes = flushes;
+        *code = (RetireCode) { .flushes = flushes };
     }
     return code;
 }
 
-/*
- * Blocks that are found by their physical addresses: QEMU's jump cache has room
- * for one at each pc, which is most often the whole block.
- */
-static inline unsigned block_index(uint64_t phys, unsigned step)
+void retire_tb_expired(CPUState *cs, const TranslationBlock *tb)
 {
-    uint32_t key = phys * RETIRE_BLOCK_MAX + step;
-
-    return key * 0x9e3779b1u / (UINT32_MAX / RETIRE_NR_BLOCKS + 1);
-}
-
-/* The one at @phys, if it is still what would be found; or NULL. */
-static inline const TranslationBlock *
-known_block(CPUX86State *env, uint64_t phys, vaddr pc, uint64_t cs_base,
-            uint32_t flags, uint32_t cflags)
-{
-    const RetireCode *code = &retire_models(env)->code;
-    const TranslationBlock *tb;
-
-    if (code->flushes != qatomic_read(&tb_ctx.tb_flush_count) || !code->block ||
-        qemu_loglevel_mask(CPU_LOG_TB_CPU | CPU_LOG_EXEC)) {
-        return NULL;
-    }
-    tb = code->block[block_index(phys, retire_tb_step(cs_base))];
-    return tb && tb_page_addr0(tb) == phys && tb_page_addr1(tb) == -1 &&
-           (tb->pc == pc || (cflags & CF_PCREL)) &&
-           tb->cs_base == cs_base && tb->flags == flags &&
-           tb_cflags(tb) == cflags ? tb : NULL;
-}
-
-static __attribute__((noinline)) const void *
-look_up_block(CPUX86State *env, uint64_t phys)
-{
-    RetireCode *code = retire_code(env);
-    unsigned index = block_index(phys, retire_tb_step(env->retire_flags));
-    const void *ptr = helper_lookup_tb_ptr(env);
-    unsigned hash = tb_jmp_cache_hash_func(retire_linear(env->eip,
-                                                         retire_cs_base(env)));
-
-    /* It does without, if memory is what a program in user mode leaves. */
-    if (!code->block) {
-        code->block = g_try_new0(const TranslationBlock *, RETIRE_NR_BLOCKS);
-    }
-    /* Code in a device, which has no such address, is translated each time. */
-    if (code->block && phys != -1) {
-        code->block[index] =
-            qatomic_read(&env_cpu(env)->tb_jmp_cache->array[hash].tb);
-    }
-    return ptr;
-}
-
-/* The first @step instructions of @tb, which is what is next */
-static const void *step_block(CPUX86State *env, const TranslationBlock *tb,
-                              uint32_t step)
-{
-    uint64_t phys = tb_page_addr0(tb);
-    const TranslationBlock *known;
-
-    env->retire_flags |= (uint64_t)step << RETIRE_TB_STEP_SHIFT;
-    known = known_block(env, phys, tb->pc,
-                        (uint32_t)tb->cs_base | env->retire_flags, tb->flags,
-                        tb_cflags(tb));
-    return likely(known) ? known->tc.ptr : look_up_block(env, phys);
-}
-
-/* What is behind step @tb: another one of @step instructions, if it is known */
-static inline __attribute__((always_inline)) const void *
-next_known(CPUX86State *env, const TranslationBlock *tb, uint32_t step)
-{
-    const TranslationBlock *known;
-    uint64_t cs_base, phys;
-    uint32_t flags;
-    vaddr pc;
-
-    retire_get_tb_state(env, &pc, &cs_base, &flags);
-    if (!retire_mem_code(env, pc, tb->ask_data, &phys) ||
-        !QTAILQ_EMPTY(&env_cpu(env)->breakpoints)) {
-        return helper_lookup_tb_ptr(env);
-    }
-    if (step && !retire_tb_step(cs_base) &&
-        !retire_wants(env, RETIRE_WANT_RANGE)) {
-        uint64_t bits = (uint64_t)step << RETIRE_TB_STEP_SHIFT;
-
-        /* It is known only if the whole block has as many. */
-        known = known_block(env, phys, pc, cs_base | bits, flags,
-                            tb_cflags(tb));
-        if (known) {
-            env->retire_flags |= bits;
-            return known->tc.ptr;
-        }
-    }
-    known = known_block(env, phys, pc, cs_base, flags, tb_cflags(tb));
-    return likely(known) ? known->tc.ptr : look_up_block(env, phys);
-}
-
-static __attribute__((noinline)) const void *
-next_step(CPUX86State *env, const TranslationBlock *tb, uint32_t step)
-{
-    return next_known(env, tb, step);
-}
-
-/* Most often, the next record is far. */
-static __attribute__((noinline)) const void *
-next_block(CPUX86State *env, const TranslationBlock *tb)
-{
-    uint32_t step = retire_step_ahead(&env->retire);
-
-    return unlikely(step) ? next_step(env, tb, step) : next_known(env, tb, 0);
-}
-
-/* Whether not all of block @tb at effective address @ip is in the range. */
-static bool is_divided(const RetireState *r, const TranslationBlock *tb,
-                       uint64_t ip)
-{
-    uint64_t offset = ip - r->ip_first;
-
-    return offset > r->ip_span || r->ip_span - offset < tb->size - 1u;
-}
-
-/* The rest of retire_tb_ask(), if nothing has been foreseen. */
-static __attribute__((noinline, flatten)) const void *
-ask_observers(CPUX86State *env, const TranslationBlock *tb, int32_t charge)
-{
-    RetireState *r = &env->retire;
-    uint32_t step = 1;
+    CPUX86State *env = cpu_env(cs);
     RetireDistance d;
+    uint32_t insns;
 
     retire_cpu_settle(env);
     d = retire_cpu_arm(env);
-    if (r->budget >= charge && !retire_wants(env, RETIRE_WANT_RANGE)) {
-        return tb->tc.ptr;
-    }
-    if (cpu_loop_exit_requested(env_cpu(env))) {
-        return tcg_code_gen_epilogue;
-    }
-    if (d.now) {
+    if (d.pending) {
         retire_cpu_begin(env);
+        /* What is wanted may have become known, and another TB may be next. */
+        cpu_sync_retire(env);
         d = retire_cpu_arm(env);
-        /* What is wanted may have become known; and the program goes on. */
-        retire_cpu_sync(env, d.now);
-        return helper_lookup_tb_ptr(env);
-    }
-    if (!retire_wants(env, RETIRE_WANT_RANGE) ||
-        !is_divided(r, tb, env->eip)) {
-        step = retire_next(r, &d, charge);
-        if (!step) {
-            return tb->tc.ptr;
+        if (!d.pending) {
+            return;
         }
     }
-    return step_block(env, tb, step);
+    /*
+     * If the step is lost, the budget is one too long for what is next; but
+     * then cpu_exec() has been left, or an interrupt delivered, and it is armed
+     * anew.
+     */
+    insns = retire_step(&d, tb->icount);
+    retire_set_budget(env, MAX(insns ?: tb->icount, retire_budget(env)));
+    if (insns && retire_budget(env)) {
+        cs->cflags_next_tb = (curr_cflags(cs) & ~CF_COUNT_MASK) |
+                             MIN(insns, retire_budget(env));
+    }
 }
 
-/*
- * The budget is exhausted, or the range divides @tb.  What runs is the block
- * itself, one that is as long as how far it is to something that has to be
- * observed, or what leaves for QEMU's main loop.
- */
-static __attribute__((noinline)) const void *
-first_block(CPUState *cs, const TranslationBlock *tb)
+G_NORETURN void retire_restart(CPUX86State *env, uintptr_t ra, uint32_t cflags)
 {
-    CPUX86State *env = cpu_env(cs);
-    RetireState *r = &env->retire;
-    int32_t charge = tb->ask_data;
-    uint32_t cflags = tb_cflags(tb), step;
+    CPUState *cs = env_cpu(env);
 
-    /* See x86_cpu_synchronize_from_tb(). */
-    if (!(cflags & CF_PCREL)) {
-        env->eip = tb->flags & HF_CS64_MASK ? tb->pc :
-                   (uint32_t)(tb->pc - tb->cs_base);
+    cflags |= tb_cflags(tcg_tb_lookup(ra)) & ~(CF_COUNT_MASK | CF_INVALID);
+    cpu_restore_state(cs, ra);
+    if (!cpu_in_exclusive_context(cs)) {
+        cs->cflags_next_tb = cflags | CF_NOIRQ | 1;
     }
-    /* Others have only looked at the budget, see gen_retire_prologue(). */
-    if (!(cflags & CF_USE_ICOUNT) &&
-        !retire_wants(env, RETIRE_WANT_RANGE)) {
-        r->budget += charge;
-    }
-    if (!cpu_loop_exit_requested(cs)) {
-        step = retire_step_foreseen(r, charge);
-        if (step && !retire_wants(env, RETIRE_WANT_RANGE)) {
-            return step_block(env, tb, step);
-        }
-    }
-    return ask_observers(env, tb, charge);
+    cpu_loop_exit(cs);
 }
 
-/* TCGCPUOps.tb_ask: @tb asks before it begins; or it is a step, behind it. */
-const void *retire_tb_ask(CPUState *cs, const TranslationBlock *tb)
+/* The range has a part of the TB that begins here. */
+G_NORETURN void helper_retire_divided(CPUX86State *env)
 {
-    return retire_tb_step(tb->cs_base) ? next_block(cpu_env(cs), tb) :
-           first_block(cs, tb);
+    retire_restart(env, GETPC(), 0);
 }
 
-/* The instruction at @ip is next, in a block that cannot ask first. */
+/* The instruction at @ip is next, in a TB that is executed in any case. */
 void helper_retire_begin(CPUX86State *env, target_ulong ip)
 {
     env->eip = ip;
-    retire_again(&env->retire, ip);
+    retire_again(&env->retire, retire_left(env), ip);
     retire_cpu_begin(env);
 }
 
@@ -523,7 +422,7 @@ void helper_retire_taken(CPUX86State *env, target_ulong from, target_ulong to,
 
 /*
  * A REP string instruction at @ip is left before it has finished, and begins
- * again; its block has @charged it, or it is observed.
+ * again; its TB has @charged it, or it is observed.
  */
 void helper_retire_repeat(CPUX86State *env, uint32_t charged, target_ulong ip)
 {
@@ -543,13 +442,13 @@ void helper_retire_repeat(CPUX86State *env, uint32_t charged, target_ulong ip)
         observe(env, &story, told, true);
         return;
     }
-    if (retire_eligible(r, ip)) {
-        r->budget += RETIRE_CHARGE(1, 0);
-    }
+    retire_give_back(r, 1, ip);
     if (retire_wants(env, RETIRE_WANT_ACCESSES)) {
         /* The budget knows nothing of iterations. */
         retire_cpu_settle(env);
         retire_cpu_arm(env);
     }
+    /* Without this, that would take 65535 times as long as the others do. */
+    repeat_exit_request(env_cpu(env));
 }
 #endif

@@ -380,9 +380,6 @@ void retire_cpu_unrealize(X86CPU *cpu)
     if (!cpu->retire_models) {
         return;
     }
-#ifdef CONFIG_TCG
-    retire_code_free(&cpu->retire_models->code);
-#endif
     if (cpu->retire_cache) {
         /* linux-user has clone_lock: no child finds the lock in it taken. */
         retire_cache_free(cpu->retire_cache);

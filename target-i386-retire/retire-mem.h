@@ -114,22 +114,6 @@ static inline CPUTLBEntryFull *retire_mem_full(CPUX86State *env, uint64_t addr,
     return *flags & TLB_INVALID_MASK ? NULL : full;
 }
 
-/* Where the RAM is that code at linear address @addr is in. */
-static inline bool retire_mem_code(CPUX86State *env, uint64_t addr,
-                                   int mmu_idx, uint64_t *ram)
-{
-    const CPUTLBEntry *entry = retire_mem_entry(env, addr, MMU_INST_FETCH,
-                                                mmu_idx);
-    const CPUTLBEntryFull *full;
-
-    if (!entry) {
-        return false;
-    }
-    full = retire_mem_full_of(env, entry, mmu_idx);
-    *ram = full->xlat_offset + addr;
-    return memory_region_is_ram(full->section->mr);
-}
-
 /* Where the host has what may be written */
 static inline void *retire_mem_tlb(CPUX86State *env, uint64_t addr, int mmu_idx)
 {
@@ -137,13 +121,6 @@ static inline void *retire_mem_tlb(CPUX86State *env, uint64_t addr, int mmu_idx)
                                                 mmu_idx);
 
     return entry ? (void *)((uintptr_t)addr + entry->addend) : NULL;
-}
-#else
-static inline bool retire_mem_code(CPUX86State *env, uint64_t addr,
-                                   int mmu_idx, uint64_t *ram)
-{
-    *ram = addr;
-    return true;
 }
 #endif
 

@@ -29,7 +29,7 @@ static RetireWants test_wants(CPUX86State *env, RetireRow row)
 static void test_distance(CPUX86State *env, RetireRow row, RetireDistance *d)
 {
     /* All in front of the next one that is observed. */
-    retire_look_behind(d, every - 1 - retired % every);
+    d->insns = MIN(d->insns, every - 1 - retired % every);
 }
 
 static void test_count(CPUX86State *env, RetireRow row, const RetireTotals *n)

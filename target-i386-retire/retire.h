@@ -7,6 +7,7 @@
 #include "cpu.h"
 #include "exec/translation-block.h"
 #include "tcg/debug-assert.h"
+#include "compat.h"
 
 /*
  * Who wants to know what retires: LWP, performance counters.  These run on the
@@ -21,7 +22,7 @@ typedef struct RetireObserver {
      */
     void (*distance)(CPUX86State *env, RetireRow row, RetireDistance *d);
     /*
-     * @n has retired in @row; perhaps in the middle of a block, and of a REP
+     * @n has retired in @row; perhaps in the middle of a TB, and of a REP
      * perhaps before its instruction.
      */
     void (*count)(CPUX86State *env, RetireRow row, const RetireTotals *n);
@@ -43,42 +44,36 @@ typedef struct RetireObserver {
      * effective address @ip in @row.  EIP is that of the handler.
      */
     void (*delivered)(CPUX86State *env, RetireRow row, uint64_t ip, int vector);
-    /* RetireDistance.now: the instruction at EIP is next; the same. */
+    /* RetireDistance.pending: the instruction at EIP is next; the same. */
     void (*begin)(CPUX86State *env);
     /*
-     * In the middle of a block, when @ahead instructions have been charged and
+     * In the middle of a TB, when @charged instructions have been charged and
      * not reported: whether the load that has @miss, or any if that is NULL,
      * has to be executed again, observed.
      */
-    bool (*miss_due)(CPUX86State *env, uint32_t ahead, const RetireMiss *miss);
+    bool (*miss_due)(CPUX86State *env, uint32_t charged,
+                     const RetireMiss *miss);
     /* A load misses, and is not in RetireTotals.misses. */
     void (*miss)(CPUX86State *env, const RetireMiss *miss);
 } RetireObserver;
 
 /*
- * The flags of translation blocks that hflags has no room for are in bits 63:32
- * of cs_base, see cpu_get_tb_cpu_state().  They follow from the rest of the
- * state and are not migrated.
+ * The flags of TBs that hflags has no room for are in bits 63:32 of cs_base,
+ * see cpu_get_tb_cpu_state().  They follow from the rest of the state and are
+ * not migrated.  Bits 63:56 are free.
  */
 #define RETIRE_TB_WANTS_SHIFT       32
-#define RETIRE_TB_OBSERVERS_SHIFT   52
-#define RETIRE_TB_STEP_SHIFT        57
+#define RETIRE_TB_OBSERVERS_SHIFT   51
 
 static inline RetireWants retire_tb_wants(uint64_t flags)
 {
-    return flags >> RETIRE_TB_WANTS_SHIFT & RETIRE_WANT_OF_BLOCKS;
+    return flags >> RETIRE_TB_WANTS_SHIFT & RETIRE_WANT_OF_TBS;
 }
 
 /* A bit for each of X86CPU.retire_observer[], the last of which is bit 0 */
 static inline unsigned retire_tb_observers(uint64_t flags)
 {
     return flags >> RETIRE_TB_OBSERVERS_SHIFT & RETIRE_ALL_OBSERVERS;
-}
-
-/* How many instructions, the last of which is observed; or 0. */
-static inline unsigned retire_tb_step(uint64_t flags)
-{
-    return flags >> RETIRE_TB_STEP_SHIFT;
 }
 
 static inline bool retire_wants(const CPUX86State *env, RetireWants wants)
@@ -158,18 +153,12 @@ extern RetireUncore *retire_uncore;
 /* The models of caches and branches start afresh. */
 void retire_cpu_flush(X86CPU *cpu);
 
-/* Report what has retired; or only RetireTotals.misses, in mid-block. */
+/* Report what has retired; or only RetireTotals.misses, in mid-TB. */
 void retire_cpu_settle(CPUX86State *env);
 void retire_cpu_settle_misses(CPUX86State *env);
 
-/* Ask all who are told how far it is, and give blocks that budget. */
+/* Ask all who are told how far it is, and make that the budget. */
 RetireDistance retire_cpu_arm(CPUX86State *env);
-
-/*
- * Report, ask who wants what from now on, and arm; @step is for retire_flags.
- * cpu_sync_retire() is that without a step.
- */
-void retire_cpu_sync(CPUX86State *env, unsigned step);
 
 /* The instruction at EIP is next: RetireObserver.begin. */
 void retire_cpu_begin(CPUX86State *env);
@@ -180,10 +169,24 @@ void retire_cpu_begin(CPUX86State *env);
  */
 void retire_cpu_use_caches(CPUX86State *env, RetireWants wants);
 
+/* Let @n more instructions retire, or as many as icount has. */
+void retire_set_budget(CPUX86State *env, int64_t n);
+
+static inline uint16_t retire_budget(CPUX86State *env)
+{
+    return env_cpu(env)->neg.icount_decr.u16.low;
+}
+
 /*
- * An exception or interrupt is about to be delivered: it drops a step.  Or the
- * CPU's loop is entered or left: outside, memory may be mapped elsewhere.
+ * What TBs take their instructions off: the budget and, with icount, the rest
+ * of what icount has.
  */
+static inline int64_t retire_left(CPUX86State *env)
+{
+    return retire_budget(env) + env_cpu(env)->icount_extra;
+}
+
+/* An exception or interrupt is about to be delivered. */
 static inline void retire_settle(CPUX86State *env)
 {
     if (unlikely(env->retire_flags)) {
@@ -191,24 +194,37 @@ static inline void retire_settle(CPUX86State *env)
     }
 }
 
+/*
+ * cpu_exec() is entered, or left: outside, the budget is nobody's, and memory
+ * may be mapped elsewhere.
+ */
+void retire_cpu_enter(CPUX86State *env);
+void retire_cpu_exit(CPUX86State *env);
+
+/* All has been reported; since then somebody else has written the budget. */
+void retire_cpu_restart(CPUX86State *env);
+
 #ifdef CONFIG_TCG
 /* Operand descriptor of helper_retire_observe(): an X86Retire, and these. */
 #define RETIRE_DESC_TAKEN       (1u << 16)
 #define RETIRE_DESC_TF          (1u << 17)  /* EFLAGS.TF, as in hflags */
 #define RETIRE_DESC_USR         (1u << 18)  /* RETIRE_USR */
-#define RETIRE_DESC_STORY       (1u << 19)  /* its block has its accesses */
+#define RETIRE_DESC_STORY       (1u << 19)  /* its TB has its accesses */
 #define RETIRE_DESC_OBSERVERS_SHIFT 20      /* retire_tb_observers() */
 #define RETIRE_DESC_LENGTH_SHIFT    25      /* in bytes */
 
+/* A member of TCGCPUOps: the budget has not as many as @tb has instructions. */
+void retire_tb_expired(CPUState *cs, const TranslationBlock *tb);
+
 /*
- * TranslationBlock.ask_data is what the block charges, and that of a step is
- * its MMU index.
+ * Leave a TB at the instruction that @ra belongs to, and execute that in a TB
+ * of its own, observed: with CF_MEMI_ONLY in @cflags if plugins have seen it
+ * begin.
  */
-const void *retire_tb_ask(CPUState *cs, const TranslationBlock *tb);
+G_NORETURN void retire_restart(CPUX86State *env, uintptr_t ra, uint32_t cflags);
 
 /* It is empty if there has been a flush. */
 RetireCode *retire_code(CPUX86State *env);
-void retire_code_free(RetireCode *code);
 
 /*
  * Descriptor of an access: RETIRE_ACCESS_LIMIT has RETIRE_LINE_SIZE less its
@@ -217,7 +233,7 @@ void retire_code_free(RetireCode *code);
 #define RETIRE_ACCESS_LIMIT     0x7fu
 #define RETIRE_ACCESS_STORE     (1u << 7)
 #define RETIRE_ACCESS_LOAD      (1u << 9)
-#define RETIRE_ACCESS_LATE      (1u << 10)  /* it may be observed */
+#define RETIRE_ACCESS_OBSERVED  (1u << 10)  /* its instruction is */
 #define RETIRE_ACCESS_MMU_IDX_SHIFT 11      /* 5 bits */
 #define RETIRE_ACCESS_OFFSET_SHIFT 16       /* if counted: its address */
 #define RETIRE_ACCESS_LOCKED    (1u << 28)  /* for its story */
@@ -227,14 +243,15 @@ void retire_filter_miss(CPUX86State *env, uint64_t addr, uint32_t desc,
                         uintptr_t ra);
 
 /*
- * Beside cc_op, each insn_start has what the block has counted too much if this
- * instruction does not retire: instructions and the branch, and loads, stores
- * and locked loads, unless it is a REP that counts its own.
+ * Beside cc_op, each insn_start has what the TB has charged too much if this
+ * instruction does not retire; whether icount has one more than that, because
+ * the TB has not charged its last instruction; and loads, stores and locked
+ * loads, unless it is a REP that counts its own.
  */
-#define RETIRE_INSN_START(insns, branch) ((insns) << 8 | (branch) << 24)
+#define RETIRE_INSN_START(insns, last) ((insns) << 8 | (last) << 24)
 #define RETIRE_INSN_START_CC_OP(data) ((data) & 0xff)
 #define RETIRE_INSN_START_INSNS(data) ((data) >> 8 & 0xffff)
-#define RETIRE_INSN_START_BRANCH(data) ((data) >> 24 & 0xff)
+#define RETIRE_INSN_START_LAST(data) ((data) >> 24 & 1)
 #define RETIRE_INSN_START_REPEATS   (1ull << 63)
 
 static inline uint64_t retire_insn_start_memory(uint64_t n)
@@ -268,28 +285,31 @@ static inline uint64_t retire_linear(uint64_t ip, uint32_t cs_base)
 void retire_deliver(CPUState *cs, run_on_cpu_func func, run_on_cpu_data data);
 #endif
 
-/*
- * A block is left at the instruction whose insn_start has @data.  This may be
- * done twice before another block runs.
- */
-static inline void retire_restore_state(CPUX86State *env, uint64_t data)
+/* A TB with @flags is left at the instruction whose insn_start has @data. */
+static inline void retire_restore_state(CPUX86State *env, uint64_t flags,
+                                        uint64_t data)
 {
     RetireState *r = &env->retire;
+    uint32_t insns = RETIRE_INSN_START_INSNS(data);
 
-    retire_unnote(r, env->eip);
+    if (!retire_tb_observers(flags)) {
+        /* It has charged nothing, even if it has begun something. */
+        r->armed = retire_left(env);
+    } else if (icount_enabled()) {
+        /* cpu_restore_state_from_tb() has given them back to the budget. */
+        r->armed += insns + RETIRE_INSN_START_LAST(data);
+    }
+    retire_unnote(r, retire_left(env), env->eip);
     if (data >> 32) {
-        retire_unretire_memory(r, retire_row(env),
-                               retire_insn_start_to_memory(data),
-                               data & RETIRE_INSN_START_REPEATS);
+        retire_give_back_memory(r, retire_row(env),
+                                retire_insn_start_to_memory(data),
+                                data & RETIRE_INSN_START_REPEATS);
     }
-    if (RETIRE_INSN_START_INSNS(data)) {
-        retire_unretire(r, RETIRE_INSN_START_INSNS(data),
-                        RETIRE_INSN_START_BRANCH(data), env->eip);
-        tcg_debug_assert(r->armed - r->budget >= 0);
-    }
-    retire_leave(r, env->eip, retire_wants(env, RETIRE_WANT_STORY) &&
-                              !RETIRE_INSN_START_INSNS(data) ?
-                              retire_models(env)->accesses.nr : 0);
+    retire_give_back(r, insns, env->eip);
+    tcg_debug_assert(!env->retire_flags || r->armed >= retire_left(env));
+    retire_leave(r, retire_left(env), env->eip,
+                 retire_wants(env, RETIRE_WANT_STORY) && !insns ?
+                 retire_models(env)->accesses.nr : 0);
 }
 
 /*
@@ -328,7 +348,7 @@ static inline void retire_page_flushed(CPUX86State *env, uint64_t addr)
     }
 }
 
-/* An instruction at CPL 0 has retired; no block has counted it. */
+/* An instruction at CPL 0 has retired; no TB has charged it. */
 void retire_one(CPUX86State *env);
 
 /*
@@ -339,9 +359,6 @@ void retire_one(CPUX86State *env);
 #define RETIRE_VECTOR_INT   (-1)
 
 void retire_delivered(CPUX86State *env, RetireRow row, uint64_t ip, int vector);
-
-/* A member of TCGCPUOps; in 10.0, of CPUClass */
-void retire_exit_requested(CPUState *cs);
 #endif
 
 #endif

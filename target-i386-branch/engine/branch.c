@@ -505,7 +505,7 @@ static uint64_t get_cycles(const BranchConfig *config, const BranchRing *ring,
                            unsigned i, bool *known)
 {
     *known = !(ring->cycles[i] >> 63);
-    return *known ? MIN((ring->cycles[i] >> 16) * config->insn_clocks,
+    return *known ? MIN(MIN(ring->cycles[i], CYCLES_MAX) * config->insn_clocks,
                         CYCLES_MAX) : 0;
 }
 

@@ -41,9 +41,8 @@ typedef enum BranchClass {
  * parts use the ring as a whole: what is no longer in a stack of less depth is
  * only not shown.
  *
- * The clock is counted by whoever records: instructions that have retired, in
- * bits 61:16, so that it must not reach 2^62.  It never runs backwards, and
- * bits 15:0 are not looked at, as long as they do not count down, either.
+ * The clock is counted by whoever records: instructions that have retired.  It
+ * never runs backwards, and must not reach 2^62.
  */
 typedef struct BranchRing {
     uint8_t top;            /* offset of the next place, modulo 256 */

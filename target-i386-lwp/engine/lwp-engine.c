@@ -350,10 +350,11 @@ static inline uint32_t distance(const LwpState *s)
 
 void lwp_distance(const LwpState *s, RetireDistance *d)
 {
-    if (s->only) {
-        retire_look_behind(d, (uint32_t)MAX(s->counter[s->only - 1], 0));
-    } else {
-        retire_look_behind(d, distance(s));
+    uint32_t insns = s->only ? (uint32_t)MAX(s->counter[s->only - 1], 0) :
+                     distance(s);
+
+    d->insns = MIN(d->insns, insns);
+    if (!s->only) {
         if (enabled(s, LWP_EVENT_BRE) && !s->one_by_one) {
             uint32_t left = (uint32_t)MAX(s->counter[LWP_EVENT_BRE - 1], 0);
 
@@ -366,7 +367,7 @@ void lwp_distance(const LwpState *s, RetireDistance *d)
         d->misses = MIN(d->misses, (uint32_t)MAX(left, 0));
         d->clocks |= wants_clocks(s);
     }
-    d->now |= lwp_busy(s);
+    d->pending |= lwp_busy(s);
 }
 
 /* What follows from the enabled events and the filters. */
@@ -396,12 +397,10 @@ static void select_events(LwpState *s, const LwpConfig *config)
     s->predicts = enabled(s, LWP_EVENT_BRE) &&
                   (config->caps & LWP_CAP_PREDICTION);
     s->by_prediction = s->predicts && (s->filters & (FILTER_NMB | FILTER_NPB));
-    s->by_class = enabled(s, LWP_EVENT_BRE) &&
-                  (s->filters & (FILTER_NCB | FILTER_NRB | FILTER_NAB));
-    /* Classes are counted where a block ends, whether it is in the range. */
-    s->one_by_one = s->by_prediction ||
-                    (s->by_class && s->ip_filter != LWP_IP_ALL);
-    s->by_class &= !s->one_by_one;
+    /* Branches are counted where a TB ends, whether it is in the range. */
+    s->one_by_one = s->by_prediction || (enabled(s, LWP_EVENT_BRE) &&
+                                         s->ip_filter != LWP_IP_ALL);
+    s->by_class = enabled(s, LWP_EVENT_BRE) && !s->one_by_one;
     s->all_misses = s->ip_filter == LWP_IP_ALL &&
                     !(s->filters & (FILTER_LATENCY | FILTER_CLF));
     s->nr_timed = 0;
@@ -630,7 +629,7 @@ static bool init_ip_filter(LwpState *s, const LwpConfig *config)
 static NOINLINE void count_others(LwpState *s, const LwpConfig *config,
                                   const RetireTotals *n)
 {
-    uint64_t branches = n->branches_any;
+    uint64_t branches = 0;
 
     for (int i = 0; n->branches && i < RETIRE_FAR; i++) {
         branches += s->filters & class_filter[i] ? 0 : n->branches[i];
@@ -778,25 +777,26 @@ static bool clocks_due(const LwpState *s, const LwpConfig *config,
            (s->counter[LWP_EVENT_RNH - 1] + (int64_t)1) * RETIRE_REFCLK_UNIT;
 }
 
-/* The same for what has been counted ahead. */
-static bool clocks_due_ahead(const LwpState *s, const LwpConfig *config,
-                             uint32_t clocks, uint32_t ahead)
+/* The same for what has been charged before. */
+static bool clocks_due_charged(const LwpState *s, const LwpConfig *config,
+                               uint32_t clocks, uint32_t charged)
 {
-    return wants_clocks(s) && clocks_due(s, config, clocks, ahead);
+    return wants_clocks(s) && clocks_due(s, config, clocks, charged);
 }
 
-bool lwp_miss_due(const LwpState *s, const LwpConfig *config, uint32_t ahead,
+bool lwp_miss_due(const LwpState *s, const LwpConfig *config, uint32_t charged,
                   const RetireMiss *miss)
 {
     bool next = s->counter[LWP_EVENT_DME - 1] <= 0;
 
     if (!miss) {
-        return next || clocks_due_ahead(s, config, config->model.latency_worst,
-                                        ahead);
+        return next ||
+               clocks_due_charged(s, config, config->model.latency_worst,
+                                  charged);
     }
     return lwp_eligible(s, miss->ip) &&
            ((next && miss_counts(s, config, miss->source)) ||
-            clocks_due_ahead(s, config, miss->clocks, ahead));
+            clocks_due_charged(s, config, miss->clocks, charged));
 }
 
 void lwp_miss(LwpState *s, const LwpConfig *config, const RetireMiss *miss)

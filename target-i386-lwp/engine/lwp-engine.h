@@ -120,7 +120,7 @@ typedef struct LwpState {
     bool predicts;          /* branches are shown to the predictor */
     bool by_prediction;     /* and only that tells which of them count, */
     bool by_class;          /* or only what they are does */
-    bool one_by_one;        /* each has to be observed to know it */
+    bool one_by_one;        /* each has to be observed to know whether */
     bool all_misses;        /* every miss counts */
     RetireWants wants;      /* see lwp_wants() */
 } LwpState;
@@ -285,12 +285,12 @@ void lwp_count(LwpState *s, const LwpConfig *config, const RetireTotals *n);
 void lwp_retire(LwpState *s, const LwpConfig *config, const RetireStory *story);
 
 /*
- * For code of which @ahead instructions have been charged: whether @miss
+ * For code of which @charged instructions have been charged: whether @miss
  * (§2.4) makes an event fall due, at the instruction itself or at one behind
  * it that has been charged.  The instruction then has to be run with
  * lwp_retire() behind it.  A NULL @miss stands for the worst that can happen.
  */
-bool lwp_miss_due(const LwpState *s, const LwpConfig *config, uint32_t ahead,
+bool lwp_miss_due(const LwpState *s, const LwpConfig *config, uint32_t charged,
                   const RetireMiss *miss);
 
 /* Count and gather (§1.1 steps 1 and 2) for a load that misses. */

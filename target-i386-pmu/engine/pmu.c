@@ -1738,12 +1738,9 @@ static inline int64_t distance(PmuState *s, const PmuConfig *config,
     return left;
 }
 
-static bool tells_apart(uint64_t quantities)
+static bool needs_classes(uint64_t quantities)
 {
-    uint64_t near = quantities & BRANCHES & ~B(FAR);
-
-    return (near && near != (BRANCHES & ~B(FAR))) ||
-           (quantities & PMU_MISPREDICTED);
+    return quantities & ((BRANCHES & ~B(FAR)) | PMU_MISPREDICTED);
 }
 
 static bool needs_caches(uint64_t quantities)
@@ -1812,8 +1809,7 @@ static void update(PmuState *s, const PmuConfig *config)
         for (int r = 0; r < PMU_NR_ROWS; r++) {
             if (counter->rows >> r & 1) {
                 s->wanted[r] |= counter->add | counter->sub | B(INSNS);
-                s->classes[r] |= tells_apart(counter->add) ||
-                                 tells_apart(counter->sub);
+                s->classes[r] |= needs_classes(counter->add | counter->sub);
                 s->caches[r] |= needs_caches(counter->add);
                 s->fp[r] |= (counter->add | counter->sub) & B(FLOATING);
                 s->tlb[r] |= counter->add & PMU_TLB;

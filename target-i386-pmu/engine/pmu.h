@@ -433,8 +433,8 @@ static inline uint64_t pmu_wanted(const PmuState *s, PmuRow row)
 }
 
 /*
- * Whether it matters in @row of which quantity a near branch is.  If not, each
- * may be counted as any of those from PMU_COND_TAKEN to PMU_COND_NOT_TAKEN.
+ * Whether near branches are counted in @row, or mispredicted ones, so that it
+ * matters of which quantity each is.
  */
 static inline bool pmu_wants_classes(const PmuState *s, PmuRow row)
 {

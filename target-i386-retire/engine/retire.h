@@ -99,12 +99,11 @@ typedef enum RetireFpKind {
 
 /*
  * The first three in one word, RetireState.memory, which does not overflow: no
- * budget lasts for more than 16000 instructions, of up to 128 accesses (ENTER).
+ * budget lasts for more than 65000 instructions, of up to 128 accesses (ENTER).
  */
 #define RETIRE_MEMORY_LOAD      1ull
 #define RETIRE_MEMORY_STORE     (1ull << 24)
 #define RETIRE_MEMORY_LOCKED    (1ull << 48)
-#define RETIRE_MEMORY_NEVER     UINT64_MAX      /* no word is that */
 
 /* An access straddles two lines, which both may be new, 32 times in a REP. */
 #define RETIRE_REP_MAX          31      /* one less than iterations */
@@ -154,7 +153,6 @@ typedef struct RetireFetch {
 
 #define RETIRE_MAX_OBSERVERS    5
 #define RETIRE_ALL_OBSERVERS    ((1u << RETIRE_MAX_OBSERVERS) - 1)
-#define RETIRE_NR_BLOCKS        16384
 
 /* What is known of translated code, which has been flushed @flushes times */
 typedef struct RetireCode {
@@ -162,13 +160,11 @@ typedef struct RetireCode {
     /* A return address, and what its instruction's insn_start has */
     uintptr_t ra;
     uint64_t start[2];
-    /* RETIRE_NR_BLOCKS, by physical address and step; or NULL */
-    const struct TranslationBlock **block;
 } RetireCode;
 
 /*
- * What an observer wants.  All observers' wants together are flags of
- * translation blocks: RETIRE_TB_WANTS_SHIFT.
+ * What an observer wants.  All observers' wants together are flags of TBs:
+ * RETIRE_TB_WANTS_SHIFT.
  */
 typedef enum RetireWants {
     RETIRE_WANT_CLASSES = 1 << 0,   /* branches by class */
@@ -177,28 +173,28 @@ typedef enum RetireWants {
     RETIRE_WANT_ACCESSES = 1 << 3,  /* loads and stores are counted */
     RETIRE_WANT_SOURCES = 1 << 4,   /* they go through the caches */
     RETIRE_WANT_RANGE = 1 << 5,     /* only what ip_first, ip_span hold */
-    RETIRE_WANT_COUNT = 1 << 6,     /* instructions, which all others imply */
-    RETIRE_WANT_STORY = 1 << 7,     /* of what is observed, its accesses */
+    RETIRE_WANT_STORY = 1 << 6,     /* of what is observed, its accesses */
     /*
      * X86CPU.branch_ring has near branches that are taken, or, as a bit for
      * each RetireBranch, some of them.  Who wants them adds far branches,
      * interrupts and exceptions, of which it is told.
      */
-    RETIRE_WANT_LBR = 0x3f << 8,
-    RETIRE_WANT_LBR_STACK = 1 << 14,    /* a RET takes its CALL away */
-    RETIRE_WANT_LBR_CLOCK = 1 << 15,    /* and when that was */
-    RETIRE_WANT_BTF = 1 << 16,      /* EFLAGS.TF is for taken branches only */
-    RETIRE_WANT_TAKEN = 1 << 17,    /* one observer is told of each of them */
-    RETIRE_WANT_FETCHES = 1 << 18,  /* code goes through L1I and ITLB */
-    RETIRE_WANT_FP = 1 << 19,       /* floating-point instructions, by kind */
-    /* What blocks do not know of: */
+    RETIRE_WANT_LBR = 0x3f << 7,
+    RETIRE_WANT_LBR_STACK = 1 << 13,    /* a RET takes its CALL away */
+    RETIRE_WANT_LBR_CLOCK = 1 << 14,    /* and when that was */
+    RETIRE_WANT_BTF = 1 << 15,      /* EFLAGS.TF is for taken branches only */
+    RETIRE_WANT_TAKEN = 1 << 16,    /* one observer is told of each of them */
+    RETIRE_WANT_FETCHES = 1 << 17,  /* code goes through L1I and ITLB */
+    RETIRE_WANT_FP = 1 << 18,       /* floating-point instructions, by kind */
+    /* What TBs do not know of: */
+    RETIRE_WANT_COUNT = 1 << 19,    /* instructions, which all others imply */
     RETIRE_WANT_TLB = 1 << 20,      /* SOURCES: accesses go through DTLB */
     RETIRE_WANT_LINES = 1 << 21,    /* FETCHES: and are counted */
 } RetireWants;
 
-#define RETIRE_WANT_OF_BLOCKS   0xfffff
+#define RETIRE_WANT_OF_TBS  0x7ffff
 
-#define RETIRE_WANT_LBR_OF(branch) (1 << (7 + (branch)))
+#define RETIRE_WANT_LBR_OF(branch) (1 << (6 + (branch)))
 
 /* What translated code looks into */
 typedef struct RetireModels {
@@ -206,6 +202,7 @@ typedef struct RetireModels {
     const struct RetireObserver *told[RETIRE_MAX_OBSERVERS + 1];
     const struct RetireObserver *taken;     /* who has RETIRE_WANT_TAKEN */
     RetireWants wants;      /* of all who are told */
+    bool ranges_differ;     /* so each instruction is observed */
     RetireFilter filter;
     RetirePredictor predictor;
     RetireAccesses accesses;
@@ -221,35 +218,27 @@ typedef struct RetireModels {
 #define RETIRE_LATENCY_MAX      1000000
 #define RETIRE_ASSOC_MAX        128
 
-/*
- * A block of @insns instructions takes RETIRE_CHARGE(insns, branch) off
- * RetireState.budget; @branch says whether it ends in a near branch.  The
- * budget is exhausted if it has not so much.
- */
-#define RETIRE_CHARGE(insns, branch) ((int32_t)((insns) * 65536 + (branch)))
-#define RETIRE_BUDGET_MAX   16000   /* instructions */
-#define RETIRE_BLOCK_MAX    64      /* instructions */
+/* Instructions; the budget has 16 bits, also when icount gives some back. */
+#define RETIRE_BUDGET_MAX   65000
+#define RETIRE_TB_MAX       64      /* instructions */
 
-/* All zero: nobody counts. */
+/*
+ * All zero: nobody counts.  The budget, that is, how many more instructions may
+ * retire before an observer has to look, is in CPUState.  @left is what is left
+ * of it: see retire_left().
+ */
 typedef struct RetireState {
     /*
-     * While nobody expects anything, blocks only decrement the budget: bits
-     * 31:16 are how many more instructions nobody need hear of, bits 15:0 count
-     * near branches.  What armed minus budget says has not been reported yet.
+     * A TB takes its length off the budget when it begins.  What @armed less
+     * @left says has been charged, and has not been reported yet.
      */
-    int32_t budget;
-    int32_t armed;
-    int32_t restored;       /* the budget when a block was left, see below */
-    /* The same for loads that L1D does not have but L2 has: */
+    int64_t armed;
+    int64_t clock;          /* what has been, with what has been observed */
+    bool runs;              /* the budget is this CPU's: it is in cpu_exec() */
+    RetireRow row;          /* of what is charged */
+    /* How many more loads may miss that L1D does not have but L2 has: */
     int32_t misses, misses_armed;
     int32_t miss_charge;    /* each takes this off the budget, too */
-    RetireRow row;          /* of what is taken off the budget */
-    uint64_t clock;         /* see retire_clock() */
-    /*
-     * The first instruction that the budget has not is going to be observed;
-     * or else observers have to be asked where it is exhausted.
-     */
-    bool foreseen;
     /* What counts is at ip_first to ip_first + ip_span, modulo 2^64. */
     uint64_t ip_first, ip_span;
     /*
@@ -257,10 +246,9 @@ typedef struct RetireState {
      * RETIRE_BRANCH_ONE; the budget sees to it that they are not too many.
      */
     uint64_t branches[RETIRE_FAR];
-    /* Memory accesses: those that blocks count, */
+    /* Memory accesses: those that TBs count, */
     uint64_t memory[RETIRE_NR_ROWS];
     uint64_t memory_before; /* that of a REP's row, before its iteration */
-    uint64_t memory_restored;   /* as restored */
     /* and what helpers do, who also look into the caches; */
     uint64_t noted[RETIRE_NR_ROWS][RETIRE_NR_MEMORY];
     /* of which so many belong to the instruction that is being executed. */
@@ -268,7 +256,7 @@ typedef struct RetireState {
         bool valid;
         uint8_t row;
         uint16_t offset;    /* its effective address in the page */
-        uint32_t used;      /* the budget, to tell it from another execution */
+        uint32_t charged;   /* tells it from another execution */
         uint16_t n[RETIRE_NR_MEMORY];
     } open;
     /*
@@ -288,21 +276,12 @@ typedef struct RetireDistance {
     uint32_t branches;      /* near branches of all classes, */
     uint32_t misses;        /* and loads that L2 has and L1D has not */
     bool clocks;            /* latencies of misses count as instructions do */
-    bool now;               /* it has to look before the next instruction */
-    bool certain;           /* @insns will be no more */
+    bool pending;           /* begin() is to come before the next instruction */
 } RetireDistance;
-
-/* Behind @insns instructions, one has to be looked behind. */
-static inline void retire_look_behind(RetireDistance *d, uint32_t insns)
-{
-    d->insns = d->insns < insns ? d->insns : insns;
-    d->certain |= insns < RETIRE_BUDGET_MAX;
-}
 
 /* What has retired since the last report, but for what is observed. */
 typedef struct RetireTotals {
     uint32_t insns;
-    uint32_t branches_any;  /* near ones that are not in @branches */
     uint32_t misses;        /* of RetireDistance.misses */
     const uint64_t *branches;   /* by RetireClass, or NULL */
     const uint64_t *memory;     /* by RetireMemory, or NULL */
@@ -345,9 +324,9 @@ static inline bool retire_eligible(const RetireState *r, uint64_t ip)
 }
 
 /* How many instructions have been charged and not reported. */
-static inline uint32_t retire_ahead(const RetireState *r)
+static inline uint32_t retire_charged(const RetireState *r, int64_t left)
 {
-    return (uint32_t)(r->armed - r->budget) >> 16;
+    return (uint32_t)(r->armed - left);
 }
 
 static inline RetireClass retire_class(RetireBranch branch, bool taken)
@@ -356,26 +335,22 @@ static inline RetireClass retire_class(RetireBranch branch, bool taken)
            (RetireClass)branch;
 }
 
-/* All instructions that have retired while somebody counted, in bits 61:16. */
-static inline uint64_t retire_clock(const RetireState *r)
+/* All instructions that have retired while somebody counted */
+static inline uint64_t retire_clock(const RetireState *r, int64_t left)
 {
-    return r->clock - r->budget;
+    return r->clock + (r->armed - left);
 }
 
-#define RETIRE_NEVER    INT32_MAX       /* no budget is that much */
-
 /* What is to be reported of the budget; from then on it has been. */
-static inline RetireTotals retire_take(RetireState *r)
+static inline RetireTotals retire_take(RetireState *r, int64_t left)
 {
-    uint32_t used = r->armed - r->budget;
     RetireTotals n = {
-        .insns = used >> 16,
-        .branches_any = used & 0xffff,
+        .insns = retire_charged(r, left),
         .misses = r->misses_armed - r->misses,
     };
 
-    r->armed = r->budget;
-    r->restored = RETIRE_NEVER;
+    r->clock += n.insns;
+    r->armed = left;
     r->misses_armed = r->misses;
     return n;
 }
@@ -398,64 +373,20 @@ static inline bool retire_take_branches(RetireState *r,
     return any;
 }
 
-/*
- * @run instructions, up to RETIRE_BUDGET_MAX, may retire before one of them
- * matters; a branch is an instruction, so that many branches, too.  What has
- * been charged so far stays charged.
- */
-static inline void retire_arm(RetireState *r, int32_t run)
-{
-    int32_t more = RETIRE_CHARGE(run, 0xffff) - r->armed;
-
-    r->armed += more;
-    r->budget += more;
-    r->clock += more;
-    r->restored = RETIRE_NEVER;
-}
-
-/*
- * A block is left at effective address @ip: its last @insns instructions and
- * its @branch do not retire.  A block is not charged if it is not eligible, and
- * all or nothing of it is.  Done twice for one block, this has no effect:
- * another block would have been charged.  The budget does not get them back,
- * because a block that has no branch may have been given more than branches
- * leave to others.
- */
-static inline void retire_unretire(RetireState *r, uint32_t insns, bool branch,
-                                   uint64_t ip)
-{
-    if (r->budget != r->restored && retire_eligible(r, ip)) {
-        r->armed -= RETIRE_CHARGE(insns, branch);
-        r->clock -= RETIRE_CHARGE(insns, branch);
-    }
-    r->restored = r->budget;
-    r->foreseen = false;
-}
-
-/* Shorten the budget by @charge, which nothing has retired for. */
-static inline void retire_burn(RetireState *r, int32_t charge)
-{
-    if (r->restored == r->budget) {
-        r->restored -= charge;
-    }
-    r->budget -= charge;
-    r->armed -= charge;
-    r->clock -= charge;
-}
-
 /* An access of the instruction at page offset @offset counts as @what. */
-static inline void retire_note(RetireState *r, RetireRow row, uint32_t offset,
-                               RetireMemory what)
+static inline void retire_note(RetireState *r, int64_t left, RetireRow row,
+                               uint32_t offset, RetireMemory what)
 {
-    uint32_t used = r->armed - r->budget;
+    uint32_t charged = retire_charged(r, left);
 
-    if (!r->open.valid || r->open.offset != offset || r->open.used != used) {
+    if (!r->open.valid || r->open.offset != offset ||
+        r->open.charged != charged) {
         memset(&r->open, 0, sizeof(r->open));
         r->left.missed = false;
         r->open.valid = true;
         r->open.row = (uint8_t)row;
         r->open.offset = (uint16_t)offset;
-        r->open.used = used;
+        r->open.charged = charged;
     }
     r->open.n[what]++;
     r->noted[row][what]++;
@@ -471,12 +402,12 @@ static inline bool retire_missed_once(RetireMemory what)
 
 /*
  * The instruction at effective address @ip does not retire, nor what it has
- * noted.  To be called before retire_unretire(); twice is harmless.
+ * noted.  To be called before retire_give_back().
  */
-static inline void retire_unnote(RetireState *r, uint64_t ip)
+static inline void retire_unnote(RetireState *r, int64_t left, uint64_t ip)
 {
     if (r->open.valid && r->open.offset == (ip & 0xfff) &&
-        r->open.used == (uint32_t)(r->armed - r->budget)) {
+        r->open.charged == retire_charged(r, left)) {
         for (int i = 0; i < RETIRE_NR_MEMORY; i++) {
             r->noted[r->open.row][i] -= r->open.n[i];
             r->open.n[i] = retire_missed_once((RetireMemory)i) ?
@@ -489,47 +420,60 @@ static inline void retire_unnote(RetireState *r, uint64_t ip)
     r->open.valid = false;
 }
 
-/* And behind retire_unretire(), with @nr_accesses in RetireAccesses. */
-static inline void retire_leave(RetireState *r, uint64_t ip,
+/*
+ * A TB is left at effective address @ip: its last @insns instructions do not
+ * retire.  If it is outside of the range, its charge has been taken back
+ * before.  The budget does not get them back, because a TB may have been given
+ * more than branches leave to others.
+ */
+static inline void retire_give_back(RetireState *r, uint32_t insns, uint64_t ip)
+{
+    if (retire_eligible(r, ip)) {
+        r->armed -= insns;
+    }
+}
+
+/* The instruction at @ip has been left, with @nr_accesses in RetireAccesses. */
+static inline void retire_leave(RetireState *r, int64_t left, uint64_t ip,
                                 uint32_t nr_accesses)
 {
     r->left.ip = ip;
-    r->left.clock = retire_clock(r);
+    r->left.clock = retire_clock(r, left);
     r->left.nr_accesses = (uint8_t)nr_accesses;
 }
 
 /* Whether the instruction at effective address @ip is the one that was left. */
-static inline bool retire_is_left(const RetireState *r, uint64_t ip)
+static inline bool retire_is_left(const RetireState *r, int64_t left,
+                                  uint64_t ip)
 {
-    return r->left.ip == ip && r->left.clock == retire_clock(r);
+    return r->left.ip == ip && r->left.clock == retire_clock(r, left);
 }
 
 /*
  * The instruction at effective address @ip begins.  If it has been left for
  * being executed again, and not for an exception, what it missed then counts.
  */
-static inline void retire_again(RetireState *r, uint64_t ip)
+static inline void retire_again(RetireState *r, int64_t left, uint64_t ip)
 {
-    if (r->left.missed && retire_is_left(r, ip)) {
+    if (r->left.missed && retire_is_left(r, left, ip)) {
         for (int i = 0; i < RETIRE_NR_MEMORY; i++) {
             r->noted[r->open.row][i] += r->open.n[i];
         }
         r->open.valid = true;
-        r->open.used = (uint32_t)(r->armed - r->budget);
+        r->open.charged = retire_charged(r, left);
     }
     r->left.missed = false;
 }
 
-/* The same for @n of a block's words or, with @repeats, a REP's iteration. */
-static inline void retire_unretire_memory(RetireState *r, RetireRow row,
-                                          uint64_t n, bool repeats)
+/* The same for @n of a TB's words or, with @repeats, a REP's iteration. */
+static inline void retire_give_back_memory(RetireState *r, RetireRow row,
+                                           uint64_t n, bool repeats)
 {
     if (repeats) {
         r->memory[row] = r->memory_before;
-    } else if (r->memory[row] != r->memory_restored) {
+    } else {
         r->memory[row] -= n;
     }
-    r->memory_restored = r->memory[row];
 }
 
 /* What is to be reported of @row; from then on it has been. */
@@ -543,21 +487,7 @@ static inline void retire_take_memory(RetireState *r, RetireRow row,
     n[RETIRE_LOCKED] += r->memory[row] / RETIRE_MEMORY_LOCKED;
     memset(r->noted[row], 0, sizeof(r->noted[row]));
     r->memory[row] = 0;
-    r->memory_restored = RETIRE_MEMORY_NEVER;
     r->open.valid = false;
-}
-
-/* Whether nobody need hear of a load that L2 has and L1D has not */
-static inline bool retire_may_miss(const RetireState *r)
-{
-    return r->misses > 0 && r->budget >= r->miss_charge;
-}
-
-/* There is one. */
-static inline void retire_miss(RetireState *r)
-{
-    r->misses--;
-    retire_burn(r, r->miss_charge);
 }
 
 /* Nobody has said yet how far it is. */
@@ -570,19 +500,13 @@ static inline void retire_miss(RetireState *r)
 /* How many instructions may retire, each of which may be a branch. */
 static inline uint32_t retire_run(const RetireDistance *d)
 {
-    return d->insns < d->branches ? d->insns : d->branches;
+    return d->pending ? 0 : d->insns < d->branches ? d->insns : d->branches;
 }
 
-/* Have the budget last as far as all observers have said. */
-static inline void retire_arm_distance(RetireState *r,
-                                       const RetireConfig *config,
-                                       RetireDistance *d)
+/* How many loads may miss, and what each takes off the budget */
+static inline void retire_arm_misses(RetireState *r, const RetireConfig *config,
+                                     RetireDistance *d)
 {
-    uint32_t run = retire_run(d);
-
-    retire_arm(r, d->now ? -1 : (int32_t)run);
-    r->foreseen = d->branches >= run + RETIRE_BLOCK_MAX && !d->now &&
-                  d->certain && !d->clocks;
     r->miss_charge = 0;
     if (d->clocks) {
         /* Latencies of misses count as instructions do: they are charged. */
@@ -592,69 +516,25 @@ static inline void retire_arm_distance(RetireState *r,
 
         /* Or else no budget is enough for a miss. */
         d->misses = insns < RETIRE_BUDGET_MAX ? d->misses : 0;
-        r->miss_charge = RETIRE_CHARGE(insns % RETIRE_BUDGET_MAX, 0);
+        r->miss_charge = (int32_t)(insns % RETIRE_BUDGET_MAX);
     }
     r->misses = r->misses_armed = (int32_t)d->misses;
 }
 
 /*
- * For a block that takes @charge and finds the budget exhausted: how many of
- * its instructions may run, the last one observed, or 0 if observers have to be
- * asked.
+ * A TB of @insns instructions is next, of which only the last one may be a near
+ * branch.  Returns 0 if all of it may run, or how many of them, the last of
+ * which is to be observed.
  */
-static inline uint32_t retire_step_foreseen(const RetireState *r,
-                                            int32_t charge)
+static inline uint32_t retire_step(const RetireDistance *d, uint32_t insns)
 {
-    uint32_t left = (uint32_t)r->budget >> 16;
-
-    return r->foreseen && r->budget >= 0 &&
-           left < (uint32_t)charge >> 16 ? left + 1 : 0;
-}
-
-/*
- * Behind a step: how many instructions of what is next may be another step, if
- * the block has so many, or 0.  Where a branch is near, that is one too many
- * for a block without branches, which is no fault.
- */
-static inline uint32_t retire_step_ahead(const RetireState *r)
-{
-    uint32_t left = (uint32_t)r->budget >> 16;
-
-    return left < RETIRE_BLOCK_MAX ? left + 1 : 0;
-}
-
-/*
- * The same when it has been asked how far it is.  Returns 0 if the block may
- * run; or else how many of its instructions may, of which the last one is
- * observed.
- */
-static inline uint32_t retire_next(RetireState *r, const RetireDistance *d,
-                                   int32_t charge)
-{
-    uint32_t insns = (uint32_t)charge >> 16, run = retire_run(d);
-
-    /* A branch is the last one of its block: none is before it. */
-    if (insns <= d->insns && (d->branches || !(charge & 0xffff))) {
-        if (insns > run) {
-            retire_arm(r, (int32_t)insns);
-        }
-        return 0;
+    if (d->pending) {
+        return 1;
     }
-    insns = insns <= d->insns ? insns : d->insns + 1;
-    if (insns - 1 > run) {
-        retire_arm(r, (int32_t)insns - 1);
+    if (insns > d->insns) {
+        return d->insns + 1;
     }
-    return insns;
-}
-
-/* Have the next block find the budget exhausted. */
-static inline void retire_expire(RetireState *r)
-{
-    int32_t left = r->budget & -(1 << 16);
-
-    if (left >= 0) {
-        retire_burn(r, left + (1 << 16));
-    }
+    return d->branches ? 0 : insns;
 }
 
 #endif

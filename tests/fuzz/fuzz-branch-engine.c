@@ -141,7 +141,7 @@ static void record_one(uint8_t how)
 
     has_tos = branch_rdmsr(&state, &config, &ring, TOS, &unused) ==
               BRANCH_MSR_OK;
-    now += take(2) << 12;
+    now += take(2);
     get_model();
     branch_record(&state, &config, &ring, &branch, frozen, now);
     if (!(wants & BRANCH_WANT(branch.class))) {
@@ -249,7 +249,7 @@ static void migrate(void)
         fail("a state that migration refuses");
     }
     memset(&ring, take(1) & 0xff, sizeof(ring));
-    now = take(4) << 16;
+    now = take(4);
     branch_stack_load(&state, &config, &ring, now, &stack);
     same_shown(&shown, "what was migrated");
 }

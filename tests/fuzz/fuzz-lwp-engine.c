@@ -19,6 +19,7 @@
 #include "fuzz.h"
 #include "input.h"
 #include "lwp-engine.h"
+#include "../unit/account.h"
 
 #define FEATURES    (LWP_FLAG_EVENTS | LWP_FLAG_INT)
 #define VECTOR      (0x51ull << 40)
@@ -40,8 +41,8 @@ static Window windows[3];       /* old LWPCB, old ring, new LWPCB */
 static int fault_in;            /* accesses until one faults; none if < 0 */
 static jmp_buf fault;
 static LwpState lwp;
-static RetireState account;
-static RetireWants wants;       /* as blocks have been told */
+static RetireWants wants;       /* as TBs have been told */
+static bool forced;             /* the next one runs whether it may or not */
 static const uint8_t *missed_host;      /* where MissedEvents is, or NULL */
 static uint64_t missed_before;
 static unsigned missed_counted, missed_reported;
@@ -332,17 +333,14 @@ static void check_gathered(void)
     }
 }
 
-/*
- * The core's part, as retire-core.c has it
- */
+/* The core's part, as retire-core.c has it: account.h, and what LWP says. */
 
 static RetireTotals take_totals(RetireState *r,
                                 uint64_t branches[RETIRE_NR_CLASSES])
 {
-    RetireTotals n = retire_take(r);
+    RetireTotals n = retire_take(r, account_left());
 
     if (wants & RETIRE_WANT_CLASSES) {
-        n.branches_any = 0;
         n.branches = retire_take_branches(r, branches) ? branches : NULL;
     }
     return n;
@@ -353,7 +351,9 @@ static void report_account(void)
     uint64_t branches[RETIRE_NR_CLASSES];
     RetireTotals n = take_totals(&account, branches);
 
-    lwp_count(&lwp, &config, &n);
+    if (wants) {
+        lwp_count(&lwp, &config, &n);
+    }
 }
 
 static RetireDistance arm_account(void)
@@ -361,7 +361,7 @@ static RetireDistance arm_account(void)
     RetireDistance d = RETIRE_DISTANCE_MAX;
 
     lwp_distance(&lwp, &d);
-    retire_arm_distance(&account, &config.model, &d);
+    account_arm(&config.model, &d);
     return d;
 }
 
@@ -371,7 +371,9 @@ static void sync_account(void)
     wants = lwp_wants(&lwp);
     account.ip_first = wants & RETIRE_WANT_RANGE ? lwp.ip_first : 0;
     account.ip_span = wants & RETIRE_WANT_RANGE ? lwp.ip_span : UINT64_MAX;
-    arm_account();
+    if (wants) {
+        arm_account();
+    }
 }
 
 /* What a counter of latency shows (§2.4.1). */
@@ -410,7 +412,7 @@ static void run_miss(uint64_t arg)
     RetireMiss miss = { .ip = arg & 0xffff, .addr = arg, .source = source,
                         .clocks = config.model.latency[source]
                                   << (arg >> 24 & 1) };
-    uint32_t ahead = retire_ahead(&account);
+    uint32_t charged = account_charged();
     uint32_t npending = lwp.npending;
     uint64_t branches[RETIRE_NR_CLASSES];
     LwpState copy;
@@ -418,10 +420,8 @@ static void run_miss(uint64_t arg)
     RetireTotals n = { 0 };
     bool due;
 
-    if (source == RETIRE_SOURCE_L2 && retire_may_miss(&account) &&
-        miss.clocks == config.model.latency[source]) {
+    if (account_miss(&config.model, source, miss.clocks)) {
         /* All alike */
-        retire_miss(&account);
         model_count(LWP_EVENT_DME, 1);
         model_clocks(miss.clocks);
         for (unsigned event = LWP_EVENT_DME; event <= LWP_EVENT_RNH; event++) {
@@ -435,8 +435,8 @@ static void run_miss(uint64_t arg)
     n.misses = account.misses_armed - account.misses;
     account.misses_armed = account.misses;
     lwp_count(&lwp, &config, &n);
-    due = lwp_miss_due(&lwp, &config, ahead, &miss);
-    if (due && !lwp_miss_due(&lwp, &config, ahead, NULL)) {
+    due = lwp_miss_due(&lwp, &config, charged, &miss);
+    if (due && !lwp_miss_due(&lwp, &config, charged, NULL)) {
         fail("a miss is worse than the worst one");
     }
     if (lwp_eligible(&lwp, miss.ip)) {
@@ -448,7 +448,7 @@ static void run_miss(uint64_t arg)
     if (due || !lwp_eligible(&lwp, miss.ip)) {
         return;
     }
-    /* What has been counted ahead makes nothing fall due. */
+    /* What has been charged makes nothing fall due. */
     copy = lwp;
     copied = account;
     n = take_totals(&copied, branches);
@@ -495,38 +495,51 @@ static void run_insn(const RetireStory *story)
     }
 }
 
-/* The same in a block, of which it is the last one */
-static void run_observed(LwpMem *mem, const RetireStory *story)
+/* helper_retire_observe() */
+static void observe(LwpMem *mem, const RetireStory *story)
 {
+    account.clock++;
     report_account();
+    account_allow_one();
     run_insn(story);
     boundary(mem, story->target);
     sync_account();
 }
 
+/* retire_cpu_begin() */
+static void begin_insn(LwpMem *mem, uint64_t ip)
+{
+    uint16_t before = budget;
+
+    account_allow_one();
+    boundary(mem, ip);
+    account_set_budget(before);
+}
+
 /*
- * A block that would be charged @n instructions asks if it may run: returns how
- * many the one has that does, of which the last one is observed; or 0.
+ * retire_tb_expired(): a TB of @n instructions at @ip has not as many; returns
+ * how many are to be in the next one, of which the last one is observed, or 0.
  */
-static uint32_t next_block(LwpMem *mem, uint64_t ip, uint32_t n, bool branch,
-                           bool divided)
+static uint32_t expire_tb(LwpMem *mem, uint64_t ip, uint32_t n)
 {
     RetireDistance d;
 
     report_account();
     d = arm_account();
-    if (d.now) {
-        boundary(mem, ip);
+    if (d.pending) {
+        begin_insn(mem, ip);
         sync_account();
-        return 1;
+        d = arm_account();
+        if (!d.pending) {
+            return 0;
+        }
     }
-    return divided ? 1 : retire_next(&account, &d, RETIRE_CHARGE(n, branch));
+    return account_step(&d, n);
 }
 
 /* What has been charged and retires: nobody need have heard of it. */
-static void run_charged(uint32_t insns, bool branch)
+static void check_charged(bool branch)
 {
-    model_insns(insns, branch);
     for (unsigned event = LWP_EVENT_IRE; event <= LWP_EVENT_RNH; event++) {
         if (reports && (lwp.flags & LWP_FLAG(event)) &&
             event != LWP_EVENT_DME && (event != LWP_EVENT_BRE || branch) &&
@@ -536,72 +549,98 @@ static void run_charged(uint32_t insns, bool branch)
     }
 }
 
-/* Nothing has happened since a step, see retire_step_ahead(). */
-static bool behind_step;
-
-/* A block of @insns instructions of a byte, as translated code runs it */
-static void run_block(LwpMem *mem, RetireStory story, uint32_t insns,
-                      uint64_t arg)
+/*
+ * Whether @tb, of instructions of a byte, begins; or it is another one, and
+ * @step says how long that is to be, if it is shorter.
+ */
+static bool begin_tb(LwpMem *mem, uint64_t ip, AccountTB *tb, uint32_t *step)
 {
-    uint64_t ip = story.ip;
-    bool observed = story.branch && (wants & RETIRE_WANT_BRANCHES);
-    bool branch = story.branch && !observed;
-    uint32_t charged = insns - observed, step = 0, inside = 0;
-    uint32_t ahead = behind_step && (arg >> 28 & 1) ?
-                     retire_step_ahead(&account) : 0;
+    uint32_t inside = 0;
 
-    for (uint32_t i = 0; i < insns; i++) {
+    for (uint32_t i = 0; i < tb->n; i++) {
         inside += retire_eligible(&account, ip + i);
     }
-    behind_step = false;
-    if (!inside) {
-        return;
+    /* Its prologue has nothing to take back of what is only observed. */
+    if (tb->n > 1 || !tb->last) {
+        tb->outside = !retire_eligible(&account, ip);
+    } else {
+        inside = 0;
     }
-    if (ahead && ahead <= charged && !(wants & RETIRE_WANT_RANGE)) {
-        step = ahead;
-    } else if (inside < insns) {
-        step = next_block(mem, ip, charged, branch, true);
-    } else if (account.budget < RETIRE_CHARGE(charged, branch)) {
-        step = wants & RETIRE_WANT_RANGE ? 0 :
-               retire_step_foreseen(&account, RETIRE_CHARGE(charged, branch));
-        step = step ? step : next_block(mem, ip, charged, branch, false);
-    }
-    if (step) {
-        charged = step - 1;
-        story.branch = step == insns ? story.branch : RETIRE_BRANCH_NONE;
-        branch = false;
-    }
-    account.budget -= RETIRE_CHARGE(charged, branch);
-    if (charged && (arg >> 26 & 1)) {
-        uint32_t rest = 1 + arg % charged;
-
-        retire_unretire(&account, rest, branch, ip);
-        if (charged - rest) {
-            run_charged(charged - rest, false);
-        }
-        if (arg >> 27 & 1) {
+    if (!account_begin(tb)) {
+        if (icount && !account_left()) {
+            report_account();
+            account_restart(1000);
             sync_account();
         }
-        return;
+        *step = account_refill(tb->n);
+        tb->n = expire_tb(mem, ip, tb->n);
+        *step = tb->n ? tb->n : *step;
+        return false;
     }
-    if (charged) {
-        run_charged(charged, branch && class_counts(story.branch));
+    if (inside && inside < tb->n) {
+        /* helper_retire_divided() */
+        account_leave(tb, 0, ip);
+        forced = true;
+        return false;
     }
-    if (step || observed) {
-        story.ip += charged;
-        run_observed(mem, &story);
-        behind_step = step;
-    } else if (branch && (wants & RETIRE_WANT_CLASSES)) {
-        RetireClass class = retire_class(story.branch, story.taken);
-        /* Direct ones are always predicted. */
-        bool wrong = story.mispredicted &&
-                     class != RETIRE_JMP && class != RETIRE_CALL;
+    if (tb->uncharged) {
+        /* helper_retire_begin() */
+        begin_insn(mem, ip);
+    }
+    return true;
+}
 
-        if (class >= RETIRE_FAR) {
-            fail("a branch without a class");
+/* What starts with @insns instructions of a byte, in a TB of them or fewer */
+static void run_tb(LwpMem *mem, RetireStory story, uint32_t insns, uint64_t arg)
+{
+    uint64_t clock = account_clock();
+    uint64_t ip = story.ip;
+    uint32_t step = 0, retired, charged;
+    AccountTB tb;
+    int tries = 0;
+
+    do {
+        if (!wants) {
+            return;
         }
-        account.branches[class] +=
-            RETIRE_BRANCH_ONE + (wrong ? RETIRE_BRANCH_MISPREDICTED : 0);
+        if (tries++ > 9) {
+            fail("nothing that may run");
+        }
+        tb = (AccountTB) { .n = insns, .uncharged = forced };
+        tb.n = forced ? 1 : step && step < insns ? step : insns;
+        tb.last = forced || step || (story.branch &&
+                                     (wants & RETIRE_WANT_BRANCHES));
+        step = 0;
+        forced = false;
+    } while (!begin_tb(mem, ip, &tb, &step));
+    story.branch = tb.n == insns ? story.branch : RETIRE_BRANCH_NONE;
+    charged = tb.n - tb.last;
+    retired = arg >> 26 & 1 ? (uint32_t)(arg % tb.n) : tb.n;
+    if (retired && charged && !tb.outside) {
+        bool branch = retired == tb.n && story.branch && !tb.last;
+
+        model_insns(retired < charged ? retired : charged,
+                    branch && class_counts(story.branch));
+        check_charged(branch && class_counts(story.branch));
+    }
+    if (retired < tb.n) {
+        account_leave(&tb, retired, ip + retired);
+        if (arg >> 27 & 1) {
+            sync_account();
+        } else {
+            /* retire_restart() */
+            forced = true;
+        }
+    } else if (tb.last) {
+        story.ip += charged;
+        observe(mem, &story);
+    } else if (story.branch && (wants & RETIRE_WANT_CLASSES)) {
+        account_branch(story.branch, story.taken, story.mispredicted);
+    }
+    /* Out of the range, only what is observed counts. */
+    retired = tb.outside ? retired == tb.n && tb.last : retired;
+    if (account_clock() - clock != retired) {
+        fail("a clock that does not count what retires");
     }
 }
 
@@ -616,7 +655,7 @@ typedef enum Code {
     CFG,
     CBADDR,
     INSN,
-    BLOCK,
+    TB,
     MISS,
     LLWPCB_GOOD,            /* a well-formed LWPCB */
     LOAD_STATE,
@@ -695,11 +734,10 @@ static void run(const Op *op)
     unsigned repeat = 1 + (op->how & 31);
     bool due;
 
-    if (op->code != BLOCK) {
-        behind_step = false;
-    }
-    if (op->code != BLOCK && op->code != MISS) {
+    /* What misses first is another TB's: there has been an exception. */
+    if (op->code != TB && (op->code != MISS || forced)) {
         sync_account();
+        forced = false;
     }
     switch (op->code) {
     case LLWPCB:
@@ -753,11 +791,11 @@ static void run(const Op *op)
             run_insn(&story);
         }
         break;
-    case BLOCK:
+    case TB:
         story.taken = op->how & 0x80;
         story.mispredicted = op->how & 0x20;
         while (repeat-- && wants) {
-            run_block(&mem, story, 1 + (op->arg >> 16 & 63), op->arg);
+            run_tb(&mem, story, 1 + (op->arg >> 16 & 63), op->arg);
         }
         return;
     case MISS:
@@ -932,7 +970,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     config.latency_bits = how & 64 ? 20 : 10;
     config.latency_round = how & 128 ? 0 : 4;
     lwp = (LwpState) { .cfg = config.features | VECTOR };
-    account = (RetireState) { 0 };
+    account_reset(caps & 0x80, 1000);
+    forced = false;
     wants = 0;
     memset(ram, 0, sizeof(ram));
     model_begin();

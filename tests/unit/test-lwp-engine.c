@@ -8,6 +8,7 @@
 #include <string.h>
 #include <glib.h>
 #include "lwp-engine.h"
+#include "account.h"
 
 #define PAGE        4096u
 #define PAGES       8
@@ -47,9 +48,9 @@ typedef struct TestMem {
 
 static TestMem mem;
 static LwpState lwp;
-static RetireState account;
-static RetireWants wants;       /* as blocks have been told */
+static RetireWants wants;       /* as TBs have been told */
 static int step;                /* the next one is so long, its end observed */
+static bool forced;             /* and runs whether it may or not */
 static LwpConfig config;
 
 static const LwpSegment mode64 = { .va_bits = 48 };
@@ -218,8 +219,9 @@ static uint64_t counter(uint64_t cb, int event)
 static void reset(uint32_t features)
 {
     memset(&lwp, 0, sizeof(lwp));
-    memset(&account, 0, sizeof(account));
+    account_reset(false, 0);
     wants = step = 0;
+    forced = false;
     memset(&mem, 0, sizeof(mem));
     mem.parent.ops = &test_ops;
     mem.parent.config = &config;
@@ -272,17 +274,20 @@ static bool state_valid(const LwpState *s, uint32_t features, bool avail)
     return lwp_load_state(&copy, &c, avail);
 }
 
-/*
- * The core's part, as retire-core.c has it: the account,
- * and what blocks are told.
- */
+/* The core's part, as retire-core.c has it: account.h, and what LWP says. */
+
+/* retire_cpu_settle() */
 static void report_account(void)
 {
     uint64_t branches[RETIRE_NR_CLASSES];
-    RetireTotals n = retire_take(&account);
+    RetireTotals n;
 
+    if (!wants) {
+        account.armed = account_left();
+        return;
+    }
+    n = retire_take(&account, account_left());
     if (wants & RETIRE_WANT_CLASSES) {
-        n.branches_any = 0;
         n.branches = retire_take_branches(&account, branches) ? branches : NULL;
     }
     lwp_count(&lwp, &config, &n);
@@ -308,18 +313,16 @@ static RetireDistance arm_account(void)
 {
     RetireDistance d = distance();
 
-    retire_arm_distance(&account, &config.model, &d);
+    account_arm(&config.model, &d);
     return d;
 }
 
-/* The next block is of @insns instructions, or as it would be if that is 0. */
-static void sync_account(int insns)
+static void sync_account(void)
 {
     report_account();
     wants = lwp_wants(&lwp);
     account.ip_first = wants & RETIRE_WANT_RANGE ? lwp.ip_first : 0;
     account.ip_span = wants & RETIRE_WANT_RANGE ? lwp.ip_span : UINT64_MAX;
-    step = wants ? insns : 0;
     if (wants) {
         arm_account();
     }
@@ -331,39 +334,55 @@ static bool boundary(uint64_t ip)
                               &mem.parent, ip);
 }
 
-/*
- * A block at @ip that would be charged @n instructions asks if it may run; or
- * else step says what does.  The range has all of it unless it is @divided.
- */
-static bool next_block(uint64_t ip, int n, bool branch, bool divided)
+/* retire_cpu_begin() */
+static void begin_insn(uint64_t ip)
+{
+    uint16_t before = budget;
+
+    account_allow_one();
+    boundary(ip);
+    account_set_budget(before);
+}
+
+/* retire_tb_expired(): a TB of @n instructions at @ip has not as many. */
+static void expire_tb(uint64_t ip, int n)
 {
     RetireDistance d;
 
     report_account();
     d = arm_account();
-    if (d.now) {
-        boundary(ip);
-        sync_account(1);
-        return false;
-    }
-    step = divided ? 1 : retire_next(&account, &d, RETIRE_CHARGE(n, branch));
-    return !step;
-}
-
-/* A block begins; whether it runs as it is, and has been charged. */
-static bool begin_block(uint64_t ip, int n, bool branch)
-{
-    int32_t charge = RETIRE_CHARGE(n, branch);
-
-    if (account.budget < charge) {
-        step = wants & RETIRE_WANT_RANGE ? 0 :
-               (int)retire_step_foreseen(&account, charge);
-        if (step || !next_block(ip, n, branch, false)) {
-            return false;
+    if (d.pending) {
+        begin_insn(ip);
+        sync_account();
+        d = arm_account();
+        if (!d.pending) {
+            return;
         }
     }
-    account.budget -= charge;
+    n = account_step(&d, n);
+    step = n ? n : step;
+}
+
+/*
+ * Whether a TB of @n instructions at @ip, all of which count, begins.  If it
+ * has to ask first, and may not, step says what may.
+ */
+static bool begin_tb(uint64_t ip, int n)
+{
+    AccountTB tb = { .n = n };
+
+    if (!account_begin(&tb)) {
+        expire_tb(ip, n);
+        return !step && account_begin(&tb);
+    }
     return true;
+}
+
+/* The step that has been asked for; its last instruction is next. */
+static void begin_step(void)
+{
+    g_assert_true(account_begin(&(AccountTB) { .n = step, .last = true }));
+    step = 0;
 }
 
 /* An instruction of 5 bytes, and how it was predicted if it is a branch. */
@@ -404,12 +423,12 @@ static bool miss_due(RetireSource source, uint32_t clocks)
     RetireMiss m = miss_of(source);
 
     m.clocks = clocks;
-    return lwp_miss_due(&lwp, &config, retire_ahead(&account), &m);
+    return lwp_miss_due(&lwp, &config, account_charged(), &m);
 }
 
 static bool worst_miss_due(void)
 {
-    return lwp_miss_due(&lwp, &config, retire_ahead(&account), NULL);
+    return lwp_miss_due(&lwp, &config, account_charged(), NULL);
 }
 
 static void set_pending(LwpRecord record)
@@ -1513,7 +1532,7 @@ static void test_restart(void)
     }
 }
 
-/* Table 6-2, IPF and IPI: which addresses count, and what blocks are told. */
+/* Table 6-2, IPF and IPI: which addresses count, and what TBs are told. */
 static void test_ip_filter(void)
 {
     const RetireWants range = RETIRE_WANT_COUNT | RETIRE_WANT_RANGE;
@@ -1555,9 +1574,9 @@ static void test_ip_filter(void)
                 if (t[i].filters >> 31) {
                     /* The image does not have the addresses (§8.2.5). */
                     g_assert_cmphex(lwp_wants(&lwp), ==, RETIRE_WANT_COUNT);
-                    g_assert_true(distance().now);
+                    g_assert_true(distance().pending);
                     g_assert_true(boundary(0x1000));
-                    g_assert_false(distance().now);
+                    g_assert_false(distance().pending);
                 }
             }
             g_assert_cmphex(lwp_wants(&lwp), ==, t[i].wants);
@@ -1646,8 +1665,7 @@ static void test_branch_classes(void)
         put32(counter(CB, LWP_EVENT_BRE), 0);
         g_assert_true(load(CB));
         g_assert_cmphex(lwp_wants(&lwp), ==,
-                        RETIRE_WANT_COUNT |
-                        (suppressed ? RETIRE_WANT_CLASSES : 0));
+                        RETIRE_WANT_COUNT | RETIRE_WANT_CLASSES);
         for (int c = RETIRE_BRANCH_NONE; c < RETIRE_NR_BRANCHES; c++) {
             bool counts = c && !(suppressed << 27 & class_filter[c]);
             uint32_t head = lwp.head;
@@ -1712,7 +1730,7 @@ static void test_prediction(void)
     }
 }
 
-/* NMB and NPB: which of a few branches count, and what blocks are told. */
+/* NMB and NPB: which of a few branches count, and what TBs are told. */
 static void test_prediction_filters(void)
 {
     const RetireWants each = RETIRE_WANT_PREDICT | RETIRE_WANT_BRANCHES;
@@ -1721,7 +1739,8 @@ static void test_prediction_filters(void)
         RetireWants wants;
         bool right, wrong, unknown;     /* count */
     } t[] = {
-        { FLAG_BRE, ALL_CAPS, 0, RETIRE_WANT_PREDICT, true, true, true },
+        { FLAG_BRE, ALL_CAPS, 0, RETIRE_WANT_PREDICT | RETIRE_WANT_CLASSES,
+          true, true, true },
         { FLAG_BRE, ALL_CAPS, 1u << 25, each, true, false, true },
         { FLAG_BRE, ALL_CAPS, 1u << 26, each, false, true, true },
         { FLAG_BRE, ALL_CAPS, 3u << 25, each, false, false, false },
@@ -1729,7 +1748,7 @@ static void test_prediction_filters(void)
           RETIRE_WANT_PREDICT | RETIRE_WANT_CLASSES,
           false, false, false },                    /* but it learns */
         { FLAG_BRE, 0, 7u << 27, RETIRE_WANT_CLASSES, false, false, false },
-        { FLAG_BRE, 0, 3u << 25, 0, true, true, true },
+        { FLAG_BRE, 0, 3u << 25, RETIRE_WANT_CLASSES, true, true, true },
         { FLAG_IRE, ALL_CAPS, 3u << 25, 0, false, false, false },
         { FLAG_BRE, ALL_CAPS, 5u << 25, each, true, false, false }, /* NAB */
     };
@@ -1745,6 +1764,9 @@ static void test_prediction_filters(void)
         put32(counter(CB, LWP_EVENT_BRE), 3);
         g_assert_true(load(CB));
         g_assert_cmphex(lwp_wants(&lwp), ==, RETIRE_WANT_COUNT | t[i].wants);
+        /* If each is observed, none has to be looked for. */
+        g_assert_cmpuint(distance().branches, ==,
+                         t[i].wants & RETIRE_WANT_CLASSES ? 3 : UINT32_MAX);
         if (t[i].events != FLAG_BRE) {
             continue;
         }
@@ -1960,14 +1982,14 @@ static void test_miss_clocks(void)
 
 /*
  * What makes an event fall due: a miss that counts when the counter is 0, and
- * clocks that take a counter below 0 with the instructions counted ahead.
+ * clocks that take a counter below 0 with the instructions charged before.
  */
 static void test_miss_due(void)
 {
     static const struct {
         uint32_t event, ratio;
         int32_t left;
-        uint32_t fraction, ahead, due;      /* the least clocks that do */
+        uint32_t fraction, charged, due;      /* the least clocks that do */
     } t[] = {
         { LWP_EVENT_CNH, 1000, 0, 0, 0, 1 },
         { LWP_EVENT_CNH, 1000, 900, 0, 0, 901 },
@@ -1991,8 +2013,9 @@ static void test_miss_due(void)
         put32(counter(CB, event), t[i].left);
         g_assert_true(load(CB));
         lwp.ref_fraction = t[i].fraction;
-        sync_account(0);
-        account.budget -= RETIRE_CHARGE(t[i].ahead, 0);
+        sync_account();
+        account_set_budget(t[i].charged);
+        g_assert_true(account_begin(&(AccountTB) { .n = t[i].charged }));
         g_assert_false(miss_due(RETIRE_SOURCE_L2, t[i].due - 1));
         g_assert_true(miss_due(RETIRE_SOURCE_L2, t[i].due));
         config.model.latency_worst = t[i].due - 1;
@@ -2007,7 +2030,7 @@ static void test_miss_due(void)
             report_account();
             g_assert_cmpint(lwp.counter[event - 1], ==,
                             t[i].left -
-                            (int)(((t[i].due - 1 + 3 * t[i].ahead) *
+                            (int)(((t[i].due - 1 + 3 * t[i].charged) *
                              (event == LWP_EVENT_RNH ? t[i].ratio : 1000) +
                              (event == LWP_EVENT_RNH ? t[i].fraction : 0)) /
                              1000));
@@ -2016,7 +2039,7 @@ static void test_miss_due(void)
         }
     }
 
-    /* Without clocks, instructions ahead and latency do not matter. */
+    /* Without clocks, what is charged and latency do not matter. */
     start(FLAG_DME | FLAG_IRE, FLAG_DME | FLAG_IRE);
     lwp.counter[LWP_EVENT_DME - 1] = 1;
     g_assert_false(miss_due(RETIRE_SOURCE_DRAM, 1000000));
@@ -2035,16 +2058,16 @@ static void test_miss_budget(void)
     put32(counter(CB, LWP_EVENT_CNH), 8000);
     put32(interval(CB, LWP_EVENT_CNH), 8000);
     g_assert_true(load(CB));
-    sync_account(0);
-    g_assert_true(begin_block(0x1000, 10, false));
+    sync_account();
+    g_assert_true(begin_tb(0x1000, 10));
     config.model.latency[RETIRE_SOURCE_DRAM] = 7000;
     g_assert_false(miss_due(RETIRE_SOURCE_DRAM, 7000));
     miss(RETIRE_SOURCE_DRAM);
     for (int ran = 10; ran < 1000; ran += 10) {
-        g_assert_true(begin_block(0x1000, 10, false));
+        g_assert_true(begin_tb(0x1000, 10));
     }
     /* 1000 have retired since, and the next one is it. */
-    g_assert_false(begin_block(0x1000, 10, false));
+    g_assert_false(begin_tb(0x1000, 10));
     g_assert_cmpint(step, ==, 1);
     g_assert_cmpuint(lwp.npending, ==, 0);
     retire(0x1000, RETIRE_BRANCH_NONE, false, 0x1001);
@@ -2091,14 +2114,14 @@ static void test_miss_distance(void)
         d = distance();
         g_assert_cmpuint(d.misses, ==, t[i].misses);
         g_assert_cmpint(d.clocks, ==, t[i].clocks);
-        g_assert_false(d.now);
+        g_assert_false(d.pending);
         /* Another observer's may be less. */
         lwp_distance(&lwp, &near);
         g_assert_cmpuint(near.insns, ==, 1);
         g_assert_cmpuint(near.branches, ==, 2);
         g_assert_cmpuint(near.misses, ==, MIN(t[i].misses, 3));
         g_assert_true(near.clocks);
-        g_assert_true(near.now);
+        g_assert_true(near.pending);
 
         /* Their latency is that of L2; nobody else's misses are LWP's. */
         lwp_count(&lwp, &config, &(RetireTotals) { .misses = 3 });
@@ -2154,9 +2177,9 @@ static void test_count_branches(void)
 }
 
 /*
- * Blocks of instructions, run as translated code runs them, against a plain
- * model of §1.1 that looks at each instruction: the same records, the same
- * counters.  Blocks are left early, restarted, and left for the kernel.
+ * TBs, run as translated code is run, against a plain model of §1.1 that
+ * looks at each instruction: the same records, the same counters.  TBs are left
+ * early, for one instruction to be executed alone, or for the kernel.
  */
 typedef struct Insn {
     uint64_t ip, target;
@@ -2316,14 +2339,12 @@ static bool run_misses(Insn *insn, bool late)
         const RetireMiss *miss = &insn->miss[insn->seen];
         bool due;
 
-        if (retire_may_miss(&account) && miss->source == RETIRE_SOURCE_L2 &&
-            miss->clocks == config.model.latency[RETIRE_SOURCE_L2]) {
-            retire_miss(&account);
+        if (account_miss(&config.model, miss->source, miss->clocks)) {
             misses_counted++;
             continue;
         }
         report_misses();
-        due = lwp_miss_due(&lwp, &config, retire_ahead(&account), miss);
+        due = lwp_miss_due(&lwp, &config, account_charged(), miss);
         /* The cheap question has to be answered "yes" first. */
         g_assert_true(worst_miss_due() ||
                       !lwp_eligible(&lwp, miss->ip) || !due);
@@ -2336,96 +2357,125 @@ static bool run_misses(Insn *insn, bool late)
     return true;
 }
 
-/*
- * The first @n of @charged instructions; returns how many of them have retired.
- */
-static int run_charged(Insn *insn, int n, int charged, bool branch)
+/* helper_retire_observe() */
+static void observe(Insn *insn)
 {
-    int i = 0;
-
-    while (i < n && run_misses(&insn[i], false)) {
-        i++;
-    }
-    if (i < charged) {
-        retire_unretire(&account, charged - i, branch, insn[i].ip);
-        g_assert_cmpint(account.armed - account.budget, >=, 0);
-    }
-    if (i < n || (i < charged && g_test_rand_bit())) {
-        /* To run an instruction alone, or to the kernel. */
-        sync_account(i < n);
-    }
-    return i;
-}
-
-static void run_observed(Insn *insn)
-{
-    run_misses(insn, true);
+    account.clock++;
     report_account();
+    account_allow_one();
     lwp_retire(&lwp, &config, &(RetireStory) {
         .ip = insn->ip, .next = insn->ip + insn->len, .target = insn->target,
         .branch = insn->branch, .taken = insn->taken,
         .predicted = insn->predicted, .mispredicted = insn->mispredicted,
     });
-    cross_boundary(insn->target);
-    sync_account(0);
+    if (lwp.npending && !lwp.deferred) {
+        cross_boundary(insn->target);
+    }
+    sync_account();
 }
 
-static void count_branch(const Insn *insn)
+/* icount's budget is spent: the CPU leaves cpu_exec(), and enters it again. */
+static void refill(void)
 {
-    if (insn->branch && (wants & RETIRE_WANT_CLASSES) &&
-        retire_eligible(&account, insn->ip)) {
-        RetireClass class = retire_class(insn->branch, insn->taken);
-        /* Direct ones are always predicted. */
-        bool wrong = insn->mispredicted &&
-                     class != RETIRE_JMP && class != RETIRE_CALL;
+    report_account();
+    account_restart(g_test_rand_int_range(1, g_test_rand_bit() ? 200 : 200000));
+    sync_account();
+}
 
-        g_assert(class < RETIRE_FAR);
-        account.branches[class] +=
-            RETIRE_BRANCH_ONE + (wrong ? RETIRE_BRANCH_MISPREDICTED : 0);
+/* Whether all of a TB is in the range, nothing, or a part of it. */
+static bool is_divided(const Insn *insn, AccountTB *tb)
+{
+    tb->outside = !retire_eligible(&account, insn->ip);
+    for (int i = 1; i < tb->n; i++) {
+        if (tb->outside == retire_eligible(&account, insn[i].ip)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/*
+ * The TB at @insn, of @n instructions if step does not say how many, begins.
+ * Or it is not this one that runs next: then @tb has none.
+ */
+static void begin(const Insn *insn, int n, AccountTB *tb)
+{
+    bool divided;
+
+    tb->uncharged = forced;
+    tb->n = forced ? 1 : step ? MIN(step, n) : n;
+    tb->last = forced || step || (insn[n - 1].branch &&
+                                  (wants & RETIRE_WANT_BRANCHES));
+    /* Its prologue has nothing to take back of what is only observed. */
+    divided = (tb->n > 1 || !tb->last) && is_divided(insn, tb);
+    tb->outside &= tb->n > 1 || !tb->last;
+    forced = false;
+    step = 0;
+    if (!account_begin(tb)) {
+        if (icount && !account_left()) {
+            refill();
+        }
+        /* As much as icount has, unless the core asks for less. */
+        step = account_refill(tb->n);
+        expire_tb(insn->ip, tb->n);
+        tb->n = 0;
+        if (g_test_rand_int_range(0, 10) == 0) {
+            /* An interrupt comes first. */
+            sync_account();
+        }
+    } else if (divided) {
+        /* helper_retire_divided() */
+        account_leave(tb, 0, insn->ip);
+        forced = true;
+        tb->n = 0;
+    } else if (tb->uncharged) {
+        /* helper_retire_begin() */
+        begin_insn(insn->ip);
     }
 }
 
-/* Runs a block; returns how many of its instructions have retired. */
-static int run_block(Insn *insn, int n)
+/* Runs a TB, or a part of it; returns how many instructions have retired. */
+static int run_tb(Insn *insn, int n)
 {
-    int left_at = g_test_rand_int_range(0, 10) ? n :
-                  g_test_rand_int_range(0, n);
-    Insn *last = &insn[n - 1];
-    bool late = last->branch && (wants & RETIRE_WANT_BRANCHES);
-    bool branch = last->branch && !late;
-    int inside = 0, charged = n - late, ran;
+    AccountTB tb;
+    int faults_at, i = 0;
 
     if (!wants) {
+        /* icount counts them all the same. */
+        tb = (AccountTB) { .n = n };
+        if (icount && !account_begin(&tb)) {
+            refill();
+            account_refill(n);
+            n = account_begin(&tb) ? n : 0;
+        }
         return n;
     }
-    for (int i = 0; i < n; i++) {
-        inside += retire_eligible(&account, insn[i].ip);
+    begin(insn, n, &tb);
+    if (!tb.n) {
+        return 0;
     }
-    if (!step && inside > 0 && inside < n) {
-        next_block(insn->ip, charged, branch, true);
-    } else if (!step && inside && !begin_block(insn->ip, charged, branch)) {
-        g_assert_cmpint(step, >, 0);
-    }
-    if (step) {
-        int before = MIN(step, n) - 1;
-
-        account.budget -= RETIRE_CHARGE(before, 0);
-        ran = run_charged(insn, before, before, false);
-        if (ran == before) {
-            run_observed(&insn[ran++]);
+    faults_at = g_test_rand_int_range(0, 10) ? tb.n :
+                g_test_rand_int_range(0, tb.n);
+    for (; i < tb.n; i++) {
+        if (i == faults_at) {
+            account_leave(&tb, i, insn[i].ip);
+            sync_account();
+            return i;
         }
-        return ran;
+        if (!run_misses(&insn[i], tb.last && i == tb.n - 1)) {
+            /* retire_restart() */
+            account_leave(&tb, i, insn[i].ip);
+            forced = true;
+            return i;
+        }
     }
-    ran = run_charged(insn, MIN(left_at, charged), charged, branch);
-    if (left_at < n || ran < charged) {
-        return ran;
+    if (tb.last) {
+        observe(&insn[i - 1]);
+    } else if (insn[i - 1].branch && (wants & RETIRE_WANT_CLASSES)) {
+        account_branch(insn[i - 1].branch, insn[i - 1].taken,
+                       insn[i - 1].mispredicted);
     }
-    if (late) {
-        run_observed(last);
-    } else {
-        count_branch(last);
-    }
-    return n;
+    return i;
 }
 
 static int mostly_l2;       /* of 10 misses */
@@ -2456,7 +2506,7 @@ static void add_misses(Insn *insn)
 /* Runs some instructions from @ip on; returns where the program goes on. */
 static uint64_t run_somewhere(Model *m, GArray *got, uint64_t ip, int depth)
 {
-    Insn insn[RETIRE_BLOCK_MAX];
+    Insn insn[RETIRE_TB_MAX];
     int n = g_test_rand_int_range(1, g_test_rand_int_range(0, 9) ? 21 :
                                      G_N_ELEMENTS(insn) + 1);
 
@@ -2479,14 +2529,22 @@ static uint64_t run_somewhere(Model *m, GArray *got, uint64_t ip, int depth)
         }
     }
     for (int done = 0; done < n;) {
-        int ran = run_block(insn + done, n - done);
+        RetireWants before = wants;
+        uint64_t clock = account_clock();
+        int ran = run_tb(insn + done, n - done);
+        uint64_t ticks = account_clock() - clock;
 
-        for (; ran--; done++) {
-            model_retire(m, &insn[done]);
+        /* Out of the range, only what is observed counts. */
+        g_assert_cmpuint(ticks, <=, ran);
+        g_assert_true(ticks == ran || !before || (before & RETIRE_WANT_RANGE));
+        for (int i = 0; i < ran; i++) {
+            model_retire(m, &insn[done++]);
         }
         /* The model wants all misses of an instruction at once. */
-        if (done < n && !insn[done].seen && depth < 2 && g_test_rand_bit()) {
+        if (ran && done < n && !insn[done].seen && depth < 2 && !forced &&
+            g_test_rand_bit()) {
             /* A signal handler */
+            sync_account();
             run_somewhere(m, got, 0x10000 + g_test_rand_int_range(0, 600),
                           depth + 1);
         }
@@ -2504,6 +2562,7 @@ static void compare_with_model(uint32_t events, uint32_t filters,
     uint64_t ip = 0x10000;
 
     reset(ALL_EVENTS);
+    account_reset(g_test_rand_bit(), 1000);
     config.model.insn_clocks = g_test_rand_int_range(1, 4);
     config.model.refclk_ratio = g_test_rand_int_range(1, 2500);
     config.caps = LWP_CAP_IP_FILTER | (g_test_rand_int() & ALL_CAPS);
@@ -2529,7 +2588,7 @@ static void compare_with_model(uint32_t events, uint32_t filters,
     }
     g_assert_true(load(CB));
 
-    sync_account(0);
+    sync_account();
     for (int b = 0; b < 150; b++) {
         ip = run_somewhere(&m, got, ip, 0);
     }
@@ -2608,28 +2667,34 @@ static void test_miss_model(void)
     g_assert_cmpint(misses_counted, >, 10000);
 }
 
-/* Whatever there is to do, the next block asks, even if it charges nothing. */
-static void test_expire(void)
+/* Whoever takes the budget away has the next TB ask; nothing is lost. */
+static void test_no_budget(void)
 {
-    start(FLAG_IRE, FLAG_IRE);
-    lwp.counter[LWP_EVENT_IRE - 1] = 1000;
-    g_assert_true(lwp_load_state(&lwp, &config, true));
-    sync_account(0);
-    for (int i = 1; i <= 10; i++) {
-        g_assert_true(begin_block(0x1000, 5, false));
-        retire_expire(&account);
-        g_assert_cmpint(account.budget, <, 0);
-        g_assert_cmpuint(retire_ahead(&account), ==, 5);
-        /* Once is enough. */
-        retire_expire(&account);
-        g_assert_cmpuint(retire_ahead(&account), ==, 5);
+    for (int with_icount = 0; with_icount < 2; with_icount++) {
+        start(FLAG_IRE, FLAG_IRE);
+        account_reset(with_icount, 10000);
+        lwp.counter[LWP_EVENT_IRE - 1] = 1000;
+        g_assert_true(lwp_load_state(&lwp, &config, true));
+        sync_account();
+        for (int i = 1; i <= 10; i++) {
+            AccountTB tb = { .n = 5 };
+
+            g_assert_true(account_begin(&tb));
+            g_assert_cmpuint(account_charged(), ==, 5);
+            account_set_budget(0);
+            g_assert_cmpuint(account_charged(), ==, 5);
+            g_assert_false(account_begin(&tb));
+            expire_tb(0x1000, 5);
+            g_assert_cmpint(step, ==, 0);
+            g_assert_cmpint(lwp.counter[LWP_EVENT_IRE - 1], ==, 1000 - 5 * i);
+            g_assert_cmpint(budget, ==, 1000 - 5 * i);
+            g_assert_cmpuint(account_clock(), ==, 5 * i);
+        }
     }
-    report_account();
-    g_assert_cmpint(lwp.counter[LWP_EVENT_IRE - 1], ==, 1000 - 50);
 }
 
 /* XRSTOR may bring a counter far below 0: what follows is all recorded. */
-static void test_overrun_blocks(void)
+static void test_overrun_tbs(void)
 {
     static const uint64_t want[] = { 0x1000, 0x1001, 0x1002, 0x1003, 0x1068 };
     uint8_t image[LWP_XSAVE_SIZE];
@@ -2640,12 +2705,12 @@ static void test_overrun_blocks(void)
     lwp.counter[LWP_EVENT_IRE - 1] = -300;
     lwp_xsave(&lwp, image);
     lwp_xrstor(&lwp, &config, image, NULL);
-    sync_account(0);
+    sync_account();
     for (int i = 0; i < G_N_ELEMENTS(insn); i++) {
         insn[i] = (Insn) { .ip = 0x1000 + i, .target = 0x1001 + i, .len = 1 };
     }
     for (int i = 0; i < G_N_ELEMENTS(insn);) {
-        i += run_block(&insn[i], MIN(10, G_N_ELEMENTS(insn) - i));
+        i += run_tb(&insn[i], MIN(10, G_N_ELEMENTS(insn) - i));
     }
     report_account();
     slwpcb();
@@ -2682,107 +2747,124 @@ static void test_precise(void)
     put32(counter(CB, LWP_EVENT_IRE), 3);
     g_assert_true(load(CB));
     mem.absent[(RING - MEM_BASE) / PAGE] = true;
-    sync_account(0);
+    sync_account();
 
     /* The record's page is missing, and a handler of that is left alone. */
-    g_assert_false(begin_block(0x1000, 10, false));
+    g_assert_false(begin_tb(0x1000, 10));
     g_assert_cmpint(step, ==, 4);
-    account.budget -= RETIRE_CHARGE(step - 1, 0);
+    begin_step();
+    g_assert_cmpuint(account_charged(), ==, 3);
     report_account();
     retire(0x1003, RETIRE_BRANCH_NONE, false, 0);
     g_assert_true(FAULTS(boundary(0x1004)));
     g_assert_cmphex(mem.fault_addr, ==, RING + PAGE - 64);
-    sync_account(0);
-    g_assert_true(distance().now);
-    g_assert_false(begin_block(0x2000, 10, false));
+    sync_account();
+    g_assert_true(distance().pending);
+    g_assert_false(begin_tb(0x2000, 10));
     g_assert_cmpint(step, ==, 1);
+    begin_step();
     retire(0x2000, RETIRE_BRANCH_NONE, false, 0);
     g_assert_false(boundary(0x2001));
-    sync_account(0);
+    sync_account();
     mem.absent[(RING - MEM_BASE) / PAGE] = false;
-    g_assert_false(begin_block(0x1004, 10, false));
-    g_assert_cmpint(step, ==, 1);
+
+    /* It is stored in front of what then runs as it does without LWP. */
+    g_assert_true(begin_tb(0x1004, 10));
     assert_record(RING + PAGE - 64, 2, 0, 0, 0, 0x1003, 0);
     g_assert_cmpint(lwp.counter[LWP_EVENT_IRE - 1], ==, 99);
-
-    /* From then on blocks run until the last one has the next event. */
-    sync_account(0);
-    for (int i = 0; i < 9; i++) {
-        g_assert_true(begin_block(0x1000, 10, false));
+    for (int i = 0; i < 8; i++) {
+        g_assert_true(begin_tb(0x1000, 10));
     }
-    g_assert_true(begin_block(0x1000, 9, false));
+    g_assert_true(begin_tb(0x1000, 9));
     g_assert_cmpuint(get32(HEAD(CB)), ==, PAGE - 32);
-    g_assert_false(begin_block(0x1000, 10, false));
+
+    /* The last one has the next event. */
+    g_assert_false(begin_tb(0x1000, 10));
     g_assert_cmpint(step, ==, 1);
+    begin_step();
     report_account();
     retire(0x1000, RETIRE_BRANCH_NONE, false, 0);
     g_assert_true(boundary(0x1001));
     assert_record(RING + PAGE - 32, 2, 0, 0, 0, 0x1000, 0);
 }
 
-/* A branch is the last one of its block, and an instruction, too. */
+/* A branch is the last one of its TB, and an instruction, too. */
 static void test_branch_distance(void)
 {
     start(FLAG_BRE, FLAG_BRE);
     lwp.counter[LWP_EVENT_BRE - 1] = 2;
-    sync_account(0);
+    sync_account();
     g_assert_cmpuint(distance().branches, ==, 2);
     g_assert_cmpuint(distance().insns, ==, RETIRE_BUDGET_MAX);
+    g_assert_cmpint(budget, ==, 2);
     /* More instructions than branches are left */
-    g_assert_true(begin_block(0x1000, 10, false));
-    g_assert_true(begin_block(0x1000, 10, true));
-    g_assert_true(begin_block(0x1000, 10, true));
-    g_assert_true(begin_block(0x1000, 10, false));
-    g_assert_false(begin_block(0x1000, 10, true));
+    g_assert_true(begin_tb(0x1000, 10));
+    for (int i = 0; i < 2; i++) {
+        g_assert_true(begin_tb(0x1000, 10));
+        account_branch(RETIRE_BRANCH_COND, i, false);
+        g_assert_cmpint(budget, ==, 0);
+    }
+    /* They are counted, so that none is left. */
+    g_assert_false(begin_tb(0x1000, 10));
     g_assert_cmpint(step, ==, 10);
     g_assert_cmpint(lwp.counter[LWP_EVENT_BRE - 1], ==, 0);
+    begin_step();
     retire(0x1009, RETIRE_BRANCH_JMP, true, 0x2000);
     g_assert_cmpuint(lwp.npending, ==, 1);
     g_assert_cmphex(lwp.pending[0].q[1], ==, 0x1009);
 }
 
-/* A block without a branch may be longer than there are branches left. */
+/*
+ * A TB without a branch may be longer than there are branches left.  If it is
+ * left early, others have no budget, each of which may end in one.
+ */
 static void test_left_before_branch(void)
 {
+    const AccountTB tb = { .n = 10 };
+
     start(FLAG_BRE, FLAG_BRE);
-    sync_account(0);
-    g_assert_true(begin_block(0x1000, 10, false));
-    retire_unretire(&account, 8, false, 0x1002);
-    g_assert_cmpuint(retire_ahead(&account), ==, 2);
-    g_assert_false(begin_block(0x1002, 3, true));
+    lwp.counter[LWP_EVENT_BRE - 1] = 1;
+    sync_account();
+    g_assert_true(begin_tb(0x1000, 10));
+    account_leave(&tb, 2, 0x1002);
+    g_assert_cmpuint(account_charged(), ==, 2);
+    g_assert_true(begin_tb(0x1002, 3));
+    account_branch(RETIRE_BRANCH_JMP, true, false);
+    g_assert_false(begin_tb(0x1005, 3));
+    g_assert_cmpint(step, ==, 3);
+    g_assert_cmpuint(account_clock(), ==, 5);
 }
 
-/* A block that is left early gives back what has not retired, once. */
+/* A TB that is left early gives back what has not retired. */
 static void test_left_early(void)
 {
-    start(FLAG_IRE, FLAG_IRE);
-    lwp.counter[LWP_EVENT_IRE - 1] = 100;
-    sync_account(0);
-    g_assert_true(begin_block(0x1000, 10, false));
-    retire_unretire(&account, 8, false, 0x1002);
-    /* Doing it again is harmless, also when somebody has asked to leave. */
-    retire_expire(&account);
-    retire_unretire(&account, 8, false, 0x1002);
-    report_account();
-    g_assert_cmpint(lwp.counter[LWP_EVENT_IRE - 1], ==, 98);
-    /* Or when a miss has taken its part of the budget */
-    sync_account(0);
-    account.misses = account.misses_armed = 10;
-    account.miss_charge = RETIRE_CHARGE(20, 0);
-    g_assert_true(begin_block(0x1000, 10, true));
-    g_assert_true(retire_may_miss(&account));
-    retire_miss(&account);
-    g_assert_cmpuint(retire_ahead(&account), ==, 10);
-    retire_unretire(&account, 8, true, 0x1002);
-    g_assert_true(retire_may_miss(&account));
-    retire_miss(&account);
-    retire_unretire(&account, 8, true, 0x1002);
-    g_assert_cmpuint(retire_ahead(&account), ==, 2);
-    report_account();
-    g_assert_cmpint(lwp.counter[LWP_EVENT_IRE - 1], ==, 96);
-    /* The budget is not enough for another one. */
-    account.miss_charge = RETIRE_CHARGE(1000, 0);
-    g_assert_false(retire_may_miss(&account));
+    const AccountTB tb = { .n = 10 };
+
+    for (int with_icount = 0; with_icount < 2; with_icount++) {
+        start(FLAG_IRE, FLAG_IRE);
+        account_reset(with_icount, 10000);
+        lwp.counter[LWP_EVENT_IRE - 1] = 100;
+        sync_account();
+        g_assert_true(begin_tb(0x1000, 10));
+        account_leave(&tb, 2, 0x1002);
+        report_account();
+        g_assert_cmpint(lwp.counter[LWP_EVENT_IRE - 1], ==, 98);
+        /* Also when a miss has taken its part of the budget */
+        sync_account();
+        account.misses = account.misses_armed = 10;
+        account.miss_charge = 20;
+        g_assert_true(account_begin(&tb));
+        for (int i = 0; i < 2; i++) {
+            g_assert_true(account_miss(&config.model, RETIRE_SOURCE_L2, 20));
+            g_assert_cmpuint(account_charged(), ==, 10);
+        }
+        g_assert_cmpint(budget, ==, 98 - 10 - 40);
+        account_leave(&tb, 2, 0x1002);
+        g_assert_cmpuint(account_charged(), ==, 2);
+        report_account();
+        g_assert_cmpint(lwp.counter[LWP_EVENT_IRE - 1], ==, 96);
+        g_assert_cmpuint(account_clock(), ==, 4);
+    }
 }
 
 /* Counters stop at the end of their range while a record cannot be stored. */
@@ -2921,8 +3003,8 @@ int main(int argc, char **argv)
     g_test_add_func("/lwp/retire/left-early", test_left_early);
     g_test_add_func("/lwp/retire/left-before-branch", test_left_before_branch);
     g_test_add_func("/lwp/retire/model", test_model);
-    g_test_add_func("/lwp/retire/expire", test_expire);
-    g_test_add_func("/lwp/retire/overrun", test_overrun_blocks);
+    g_test_add_func("/lwp/retire/no-budget", test_no_budget);
+    g_test_add_func("/lwp/retire/overrun", test_overrun_tbs);
     g_test_add_func("/lwp/retire/precise", test_precise);
     g_test_add_func("/lwp/retire/saturation", test_saturation);
     g_test_add_func("/lwp/state-valid", test_state_valid);

@@ -10,7 +10,7 @@
 #include <glib.h>
 #include "retire/engine/cache.h"
 #include "retire/engine/predictor.h"
-#include "retire/engine/retire.h"
+#include "account.h"
 
 #define CPUS        4
 #define NOWHERE     UINT64_MAX
@@ -921,33 +921,432 @@ static void test_predictor_loops(void)
     }
 }
 
+/* What is to be reported is all that has retired, and that once. */
+static void test_take(void)
+{
+    for (int with_icount = 0; with_icount < 2; with_icount++) {
+        RetireTotals n;
+
+        account_reset(with_icount, 1000);
+        account_set_budget(100);
+        account.misses_armed = 7;
+        account.misses = 4;
+        g_assert_true(account_begin(&(AccountTB) { .n = 30 }));
+        g_assert_true(account_begin(&(AccountTB) { .n = 10, .last = true }));
+        g_assert_cmpuint(account_charged(), ==, 39);
+        g_assert_cmpuint(account_clock(), ==, 39);
+        n = retire_take(&account, account_left());
+        g_assert_cmpuint(n.insns, ==, 39);
+        g_assert_cmpuint(n.misses, ==, 3);
+        g_assert_null(n.branches);
+        g_assert_null(n.memory);
+        g_assert_null(n.fp);
+        for (int i = 0; i < 2; i++) {
+            g_assert_cmpuint(account_charged(), ==, 0);
+            g_assert_cmpuint(account_clock(), ==, 39);
+            n = retire_take(&account, account_left());
+            g_assert_cmpuint(n.insns, ==, 0);
+            g_assert_cmpuint(n.misses, ==, 0);
+        }
+        /* Misses go on from there, and so does the budget. */
+        account.misses--;
+        g_assert_cmpint(budget, ==, 60);
+        g_assert_true(account_begin(&(AccountTB) { .n = 60 }));
+        g_assert_false(account_begin(&(AccountTB) { .n = 1 }));
+        n = retire_take(&account, account_left());
+        g_assert_cmpuint(n.insns, ==, 60);
+        g_assert_cmpuint(n.misses, ==, 1);
+        g_assert_cmpuint(account_clock(), ==, 99);
+    }
+}
+
+/* Branches by class, those that were mispredicted apart */
+static void test_take_branches(void)
+{
+    uint64_t n[RETIRE_NR_CLASSES];
+
+    account_reset(false, 0);
+    memset(n, 0x5a, sizeof(n));
+    g_assert_false(retire_take_branches(&account, n));
+    for (int c = 0; c < RETIRE_NR_CLASSES; c++) {
+        g_assert_cmpuint(n[c], ==, 0);
+    }
+    for (int c = RETIRE_COND_TAKEN; c < RETIRE_FAR; c++) {
+        bool taken = c != RETIRE_COND_NOT_TAKEN;
+
+        for (int i = 0; i < 10 + c; i++) {
+            account_branch(taken ? c : RETIRE_BRANCH_COND, taken, i < c);
+        }
+        if (c > RETIRE_COND_TAKEN) {
+            continue;
+        }
+        /* One class is enough. */
+        g_assert_true(retire_take_branches(&account, n));
+        g_assert_cmpuint(n[c], ==, 10 + c);
+        g_assert_cmpuint(n[RETIRE_MISPREDICTED + c], ==, c);
+    }
+    g_assert_true(retire_take_branches(&account, n));
+    for (int c = RETIRE_COND_TAKEN + 1; c < RETIRE_FAR; c++) {
+        bool direct = c == RETIRE_JMP || c == RETIRE_CALL;
+
+        g_assert_cmpuint(n[c], ==, 10 + c);
+        g_assert_cmpuint(n[RETIRE_MISPREDICTED + c], ==, direct ? 0 : c);
+    }
+    g_assert_cmpuint(n[RETIRE_COND_TAKEN], ==, 0);
+    g_assert_cmpuint(n[RETIRE_FAR], ==, 0);
+    g_assert_false(retire_take_branches(&account, n));
+}
+
+/* A TB that is left: what has retired is charged, in the range and outside. */
+static void test_give_back(void)
+{
+    static const struct {
+        AccountTB tb;
+        uint32_t retired, charged;
+    } t[] = {
+        { { .n = 10 }, 0, 0 },
+        { { .n = 10 }, 1, 1 },
+        { { .n = 10 }, 9, 9 },
+        { { .n = 1 }, 0, 0 },
+        { { .n = 10, .last = true }, 0, 0 },
+        { { .n = 10, .last = true }, 8, 8 },
+        { { .n = 10, .last = true }, 9, 9 },
+        { { .n = 1, .last = true }, 0, 0 },
+        { { .n = 1, .last = true, .uncharged = true }, 0, 0 },
+        { { .n = 10, .outside = true }, 0, 0 },
+        { { .n = 10, .outside = true }, 4, 0 },
+        { { .n = 10, .last = true, .outside = true }, 4, 0 },
+        { { .n = 10, .last = true, .outside = true }, 9, 0 },
+    };
+    static const uint64_t firsts[] = { 0x1000, UINT64_MAX - 9, UINT64_MAX - 4 };
+
+    for (int with_icount = 0; with_icount < 2; with_icount++) {
+        for (int i = 0; i < G_N_ELEMENTS(t); i++) {
+            const AccountTB *tb = &t[i].tb;
+            uint64_t first = tb->outside ? 0xfff : 0x1000;
+            int64_t left;
+
+            account_reset(with_icount, 1000);
+            account.ip_first = 0x1000;
+            account.ip_span = 9;
+            account_set_budget(100);
+            g_assert_true(account_begin(&(AccountTB) { .n = 20 }));
+            left = account_left();
+            g_assert_true(account_begin(tb));
+            account_leave(tb, t[i].retired,
+                          tb->outside ? first : first + t[i].retired);
+            g_assert_cmpuint(account_charged(), ==, 20 + t[i].charged);
+            g_assert_cmpuint(account_clock(), ==, 20 + t[i].charged);
+            if (icount) {
+                /* Time is up to what has been executed, and nothing else. */
+                g_assert_cmpint(account_left(), ==, left - t[i].retired);
+            } else {
+                g_assert_cmpint(budget, ==, 80 - (tb->uncharged ? 0 : tb->n));
+            }
+        }
+    }
+
+    /* The first and the last address of the range, also if it wraps */
+    for (int i = 0; i < G_N_ELEMENTS(firsts); i++) {
+        account_reset(false, 0);
+        account.ip_first = firsts[i];
+        account.ip_span = 9;
+        account.armed = 100;
+        retire_give_back(&account, 1, firsts[i] - 1);
+        retire_give_back(&account, 1, firsts[i] + 10);
+        g_assert_cmpint(account.armed, ==, 100);
+        retire_give_back(&account, 3, firsts[i]);
+        g_assert_cmpint(account.armed, ==, 97);
+        retire_give_back(&account, 4, firsts[i] + 9);
+        g_assert_cmpint(account.armed, ==, 93);
+    }
+}
+
+/* How far TBs may run: each instruction may be a branch. */
+static void test_run(void)
+{
+    static const struct {
+        uint32_t insns, branches;
+        bool pending;
+        uint32_t run;
+    } t[] = {
+        { 5, 10, false, 5 }, { 10, 5, false, 5 }, { 5, 5, false, 5 },
+        { 0, 5, false, 0 }, { 5, 0, false, 0 }, { 5, 10, true, 0 },
+        { RETIRE_BUDGET_MAX, UINT32_MAX, false, RETIRE_BUDGET_MAX },
+    };
+
+    for (int i = 0; i < G_N_ELEMENTS(t); i++) {
+        RetireDistance d = RETIRE_DISTANCE_MAX;
+
+        g_assert_cmpuint(retire_run(&d), ==, RETIRE_BUDGET_MAX);
+        d.insns = t[i].insns;
+        d.branches = t[i].branches;
+        d.pending = t[i].pending;
+        g_assert_cmpuint(retire_run(&d), ==, t[i].run);
+    }
+}
+
+/* A TB that has been asked for: whether all of it may run, or what does. */
+static void test_step(void)
+{
+    static const struct {
+        uint32_t insns, branches, tb;
+        bool pending;
+        uint32_t step;
+    } t[] = {
+        { 10, 100, 9, false, 0 },
+        { 10, 100, 10, false, 0 },      /* The eleventh one matters. */
+        { 10, 100, 11, false, 11 },
+        { 10, 100, 12, false, 11 },
+        { 10, 100, 64, false, 11 },
+        { 0, 100, 1, false, 1 },
+        { 0, 100, 64, false, 1 },
+        { 1, 100, 1, false, 0 },
+        { 1, 100, 2, false, 2 },
+        { 10, 1, 10, false, 0 },        /* It has one at most. */
+        { 10, 1, 11, false, 11 },
+        { 10, 0, 9, false, 9 },         /* That would be too many. */
+        { 10, 0, 10, false, 10 },
+        { 10, 0, 11, false, 11 },
+        { 10, 0, 12, false, 11 },
+        { 10, 0, 1, false, 1 },
+        { 0, 0, 1, false, 1 },
+        { 10, 100, 9, true, 1 },
+        { 0, 0, 64, true, 1 },
+        { 10, 0, 9, true, 1 },
+    };
+
+    for (int with_icount = 0; with_icount < 2; with_icount++) {
+        for (int i = 0; i < G_N_ELEMENTS(t); i++) {
+            const RetireConfig config = { .insn_clocks = 1 };
+            RetireDistance d = RETIRE_DISTANCE_MAX;
+            AccountTB tb = { .n = t[i].tb };
+
+            d.insns = t[i].insns;
+            d.branches = t[i].branches;
+            d.pending = t[i].pending;
+            g_assert_cmpuint(retire_step(&d, t[i].tb), ==, t[i].step);
+
+            /* The budget then has what is next. */
+            account_reset(with_icount, 1000);
+            account_arm(&config, &d);
+            g_assert_cmpint(budget, ==, retire_run(&d));
+            g_assert_cmpuint(account_step(&d, t[i].tb), ==, t[i].step);
+            if (t[i].step) {
+                tb = (AccountTB) { .n = t[i].step, .last = true };
+            }
+            g_assert_true(account_begin(&tb));
+            g_assert_cmpuint(account_charged(), ==, tb.n - tb.last);
+            /* Nor is there more, but for what may be all branches. */
+            g_assert_cmpint(budget, ==, t[i].step ? 0 :
+                            MAX((int)(MIN(d.insns, d.branches) - tb.n), 0));
+        }
+    }
+}
+
+/* Where icount has less than a TB, that is what runs. */
+static void test_step_icount(void)
+{
+    RetireDistance d = RETIRE_DISTANCE_MAX;
+
+    account_reset(true, 5);
+    d.insns = 100;
+    g_assert_cmpuint(account_refill(10), ==, 5);
+    g_assert_cmpuint(account_step(&d, 10), ==, 0);
+    g_assert_cmpint(budget, ==, 5);
+    d.insns = 2;
+    g_assert_cmpuint(account_step(&d, 10), ==, 3);
+    d.insns = 7;
+    g_assert_cmpuint(account_step(&d, 10), ==, 5);
+    g_assert_cmpint(account_left(), ==, 5);
+    /* It has as many: nothing is left out. */
+    g_assert_cmpuint(account_refill(5), ==, 0);
+    /* And none at all: icount is to have the CPU. */
+    g_assert_true(account_begin(&(AccountTB) { .n = 5 }));
+    g_assert_cmpuint(account_refill(10), ==, 0);
+    g_assert_cmpuint(account_step(&d, 10), ==, 0);
+    g_assert_cmpint(budget, ==, 0);
+}
+
+/* How many loads may miss, and what each takes off the budget */
+static void test_arm_misses(void)
+{
+    static const struct {
+        uint32_t misses;
+        bool clocks;
+        uint32_t latency, insn_clocks;
+        int32_t armed, charge;
+    } t[] = {
+        { INT32_MAX, false, 20, 1, INT32_MAX, 0 },
+        { 7, false, 20, 1, 7, 0 },
+        { 7, true, 20, 1, 7, 20 },
+        { 7, true, 20, 3, 7, 7 },
+        { 7, true, 21, 3, 7, 7 },
+        { 7, true, 22, 3, 7, 8 },
+        { 7, true, 1, 1000, 7, 1 },
+        { 7, true, RETIRE_BUDGET_MAX - 1, 1, 7, RETIRE_BUDGET_MAX - 1 },
+        { 7, true, RETIRE_BUDGET_MAX, 1, 0, 0 },
+        { 7, true, RETIRE_LATENCY_MAX, 1, 0,
+          RETIRE_LATENCY_MAX % RETIRE_BUDGET_MAX },
+        { 0, true, 20, 1, 0, 20 },
+    };
+
+    for (int i = 0; i < G_N_ELEMENTS(t); i++) {
+        const RetireConfig config = {
+            .insn_clocks = t[i].insn_clocks,
+            .latency[RETIRE_SOURCE_L2] = t[i].latency,
+        };
+        RetireDistance d = RETIRE_DISTANCE_MAX;
+
+        account_reset(false, 0);
+        account.misses = 3;
+        account.miss_charge = 12345;
+        d.misses = t[i].misses;
+        d.clocks = t[i].clocks;
+        retire_arm_misses(&account, &config, &d);
+        g_assert_cmpint(account.misses, ==, t[i].armed);
+        g_assert_cmpint(account.misses_armed, ==, t[i].armed);
+        g_assert_cmpint(account.miss_charge, ==, t[i].charge);
+    }
+}
+
 /*
- * The account of memory accesses: what a block takes when it starts, and what
+ * A miss shortens the budget and charges nothing; one that takes more than that
+ * has is told.
+ */
+static void test_miss_charge(void)
+{
+    const RetireConfig config = {
+        .insn_clocks = 3,
+        .latency[RETIRE_SOURCE_L2] = 20,    /* 7 instructions */
+        .latency[RETIRE_SOURCE_DRAM] = 20,
+    };
+
+    for (int with_icount = 0; with_icount < 2; with_icount++) {
+        RetireDistance d = RETIRE_DISTANCE_MAX;
+        int64_t left;
+
+        account_reset(with_icount, 1000);
+        d.insns = 25;
+        d.misses = 3;
+        d.clocks = true;
+        account_arm(&config, &d);
+        g_assert_true(account_begin(&(AccountTB) { .n = 10 }));
+        left = account_left();
+        g_assert_false(account_miss(&config, RETIRE_SOURCE_DRAM, 20));
+        g_assert_false(account_miss(&config, RETIRE_SOURCE_L2, 40));
+        for (int i = 1; i <= 2; i++) {
+            g_assert_true(account_miss(&config, RETIRE_SOURCE_L2, 20));
+            g_assert_cmpint(budget, ==, 15 - 7 * i);
+            g_assert_cmpuint(account_charged(), ==, 10);
+            g_assert_cmpuint(account_clock(), ==, 10);
+            g_assert_true(!icount || account_left() == left);
+        }
+        /* The budget is not enough, nor has armed it again made it so. */
+        g_assert_false(account_miss(&config, RETIRE_SOURCE_L2, 20));
+        d.misses = account.misses;
+        account_arm(&config, &d);
+        g_assert_cmpint(budget, ==, 15);
+        account_set_budget(6);
+        g_assert_false(account_miss(&config, RETIRE_SOURCE_L2, 20));
+        account_set_budget(7);
+        g_assert_true(account_miss(&config, RETIRE_SOURCE_L2, 20));
+        g_assert_cmpint(budget, ==, 0);
+        /* That was the third one. */
+        account_set_budget(7);
+        g_assert_false(account_miss(&config, RETIRE_SOURCE_L2, 20));
+        g_assert_cmpuint(retire_take(&account, account_left()).insns, ==, 10);
+    }
+}
+
+/*
+ * Whatever is done with the account, its clock says how many instructions have
+ * retired; and the sum of all reports does.
+ */
+static void test_clock(void)
+{
+    const RetireConfig config = { .insn_clocks = 1 };
+
+    for (int round = 0; round < 20; round++) {
+        uint64_t retired = 0, reported = 0;
+
+        account_reset(round & 1, INT32_MAX);
+        for (int i = 0; i < 2000; i++) {
+            RetireDistance d = RETIRE_DISTANCE_MAX;
+            AccountTB tb = {
+                .n = g_test_rand_int_range(1, RETIRE_TB_MAX + 1),
+                .last = g_test_rand_bit(),
+            };
+
+            d.insns = g_test_rand_int_range(0, 300);
+            d.branches = g_test_rand_int_range(0, 300);
+            d.pending = g_test_rand_bit();
+            switch (g_test_rand_int_range(0, 6)) {
+            case 0:
+                account_arm(&config, &d);
+                break;
+            case 1:
+                account_step(&d, tb.n);
+                break;
+            case 2:
+                account_set_budget(g_test_rand_int_range(0, 500));
+                break;
+            case 3:
+                reported += retire_take(&account, account_left()).insns;
+                break;
+            case 4:
+                if (account_begin(&tb)) {
+                    retired += tb.n - tb.last;
+                    if (tb.last) {
+                        account.clock++;
+                        retired++;
+                        reported++;
+                    }
+                }
+                break;
+            case 5:
+                if (account_begin(&tb)) {
+                    uint32_t n = g_test_rand_int_range(0, tb.n);
+
+                    account_leave(&tb, n, 0x1000);
+                    retired += n;
+                }
+                break;
+            }
+            g_assert_cmpuint(account_clock(), ==, retired);
+            g_assert_cmpuint(account_charged(), ==, retired - reported);
+            g_assert_cmpint(account_left(), >=, 0);
+        }
+    }
+}
+
+/*
+ * The account of memory accesses: what a TB takes when it starts, and what
  * helpers note, until the instruction is one that does not retire.
  */
 static void test_memory_account(void)
 {
-    const uint64_t block = 5 * RETIRE_MEMORY_LOAD + 3 * RETIRE_MEMORY_STORE +
-                           RETIRE_MEMORY_LOCKED;
+    const uint64_t tb = 5 * RETIRE_MEMORY_LOAD + 3 * RETIRE_MEMORY_STORE +
+                        RETIRE_MEMORY_LOCKED;
     const uint64_t rest = 2 * RETIRE_MEMORY_LOAD + 3 * RETIRE_MEMORY_STORE;
     uint64_t n[RETIRE_NR_MEMORY];
-    RetireState r = { 0 };
+    RetireState r = { .armed = 1000 };
+    int64_t left = 1000;
 
-    retire_arm(&r, 1000);
     for (int i = 0; i < 3; i++) {
-        r.budget -= RETIRE_CHARGE(4, 0);
-        r.memory[RETIRE_USR] += block;
+        left -= 4;
+        r.memory[RETIRE_USR] += tb;
     }
     /* An instruction notes something, then another one does and is left. */
-    retire_note(&r, RETIRE_USR, 0x123, RETIRE_LOAD_L2);
-    retire_note(&r, RETIRE_USR, 0x123, RETIRE_FILL_L2);
-    retire_note(&r, RETIRE_USR, 0x128, RETIRE_LOAD_DRAM);
-    retire_note(&r, RETIRE_USR, 0x128, RETIRE_LOAD_DRAM);
-    for (int twice = 0; twice < 2; twice++) {
-        retire_unnote(&r, 0x7128);
-        retire_unretire_memory(&r, RETIRE_USR, rest, false);
-        retire_leave(&r, 0x7128, 0);
-    }
+    retire_note(&r, left, RETIRE_USR, 0x123, RETIRE_LOAD_L2);
+    retire_note(&r, left, RETIRE_USR, 0x123, RETIRE_FILL_L2);
+    retire_note(&r, left, RETIRE_USR, 0x128, RETIRE_LOAD_DRAM);
+    retire_note(&r, left, RETIRE_USR, 0x128, RETIRE_LOAD_DRAM);
+    retire_unnote(&r, left, 0x7128);
+    /* What it has noted is taken back once. */
+    retire_unnote(&r, left, 0x7128);
+    retire_give_back_memory(&r, RETIRE_USR, rest, false);
+    retire_leave(&r, left, 0x7128, 0);
     retire_take_memory(&r, RETIRE_OS, n);
     for (int i = 0; i < RETIRE_NR_MEMORY; i++) {
         g_assert_cmpint(n[i], ==, 0);
@@ -960,32 +1359,30 @@ static void test_memory_account(void)
     g_assert_cmpint(n[RETIRE_FILL_L2], ==, 1);
     g_assert_cmpint(n[RETIRE_LOAD_DRAM], ==, 0);
 
-    /* The same words again after a report: they are another block's. */
-    r.memory[RETIRE_USR] += block;
-    retire_unretire_memory(&r, RETIRE_USR, rest, false);
+    /* The same words again: they are another TB's. */
+    for (int i = 0; i < 2; i++) {
+        r.memory[RETIRE_USR] += tb;
+        retire_give_back_memory(&r, RETIRE_USR, rest, false);
+    }
     retire_take_memory(&r, RETIRE_USR, n);
-    g_assert_cmpint(n[RETIRE_LOADS], ==, 3);
-    r.memory[RETIRE_USR] += block;
-    retire_unretire_memory(&r, RETIRE_USR, rest, false);
-    retire_take_memory(&r, RETIRE_USR, n);
-    g_assert_cmpint(n[RETIRE_LOADS], ==, 3);
+    g_assert_cmpint(n[RETIRE_LOADS], ==, 6);
     g_assert_cmpint(n[RETIRE_STORES], ==, 0);
+    g_assert_cmpint(n[RETIRE_LOCKED], ==, 2);
 
     /* Another instruction, another execution: neither takes it back. */
-    retire_note(&r, RETIRE_OS, 0x20, RETIRE_SPLIT_LOADS);
-    retire_unnote(&r, 0x21);
-    retire_note(&r, RETIRE_OS, 0x20, RETIRE_SPLIT_LOADS);
-    r.budget -= RETIRE_CHARGE(1, 0);
-    retire_unnote(&r, 0x20);
+    retire_note(&r, left, RETIRE_OS, 0x20, RETIRE_SPLIT_LOADS);
+    retire_unnote(&r, left, 0x21);
+    retire_note(&r, left, RETIRE_OS, 0x20, RETIRE_SPLIT_LOADS);
+    retire_unnote(&r, left - 1, 0x20);
     retire_take_memory(&r, RETIRE_OS, n);
     g_assert_cmpint(n[RETIRE_SPLIT_LOADS], ==, 2);
 
     /* A REP's iteration goes back to where it began. */
-    r.memory[RETIRE_OS] = block;
-    r.memory_before = block;
+    r.memory[RETIRE_OS] = tb;
+    r.memory_before = tb;
     r.memory[RETIRE_OS] += RETIRE_MEMORY_LOAD;
-    retire_unretire_memory(&r, RETIRE_OS, rest, true);
-    retire_unretire_memory(&r, RETIRE_OS, rest, true);
+    retire_give_back_memory(&r, RETIRE_OS, rest, true);
+    retire_give_back_memory(&r, RETIRE_OS, rest, true);
     retire_take_memory(&r, RETIRE_OS, n);
     g_assert_cmpint(n[RETIRE_LOADS], ==, 5);
 }
@@ -1004,51 +1401,60 @@ static void test_executed_again(void)
         { "an exception", false, 1, 0, 0, 0 },
     };
 
-    for (int i = 0; i < G_N_ELEMENTS(t); i++) {
+    for (int i = 0; i < 2 * G_N_ELEMENTS(t); i++) {
+        int k = i / 2;
+        RetireState *r = &account;
         uint64_t n[RETIRE_NR_MEMORY];
-        RetireState r = { 0 };
 
-        g_test_message("%s", t[i].how);
-        retire_arm(&r, 1000);
-        for (int left = 0; left < t[i].left; left++) {
+        g_test_message("%s", t[k].how);
+        account_reset(i & 1, 5000);
+        account_set_budget(1000);
+        for (int left = 0; left < t[k].left; left++) {
             /* The first time it is the last one of 4, and then on its own. */
-            int insns = left ? 0 : 4;
+            AccountTB tb = {
+                .n = left ? 1 : 4, .last = left, .uncharged = left
+            };
 
-            r.budget -= RETIRE_CHARGE(insns, 0);
-            retire_again(&r, 0x5123);
+            g_assert_true(account_begin(&tb));
+            retire_again(r, account_left(), 0x5123);
             /* What is counted each time, and what is only missed once */
-            retire_note(&r, RETIRE_USR, 0x123, RETIRE_LOADS);
-            retire_note(&r, RETIRE_USR, 0x123, RETIRE_SPLIT_LOADS);
+            retire_note(r, account_left(), RETIRE_USR, 0x123, RETIRE_LOADS);
+            retire_note(r, account_left(), RETIRE_USR, 0x123,
+                        RETIRE_SPLIT_LOADS);
             if (!left) {
-                retire_note(&r, RETIRE_USR, 0x123, RETIRE_LOAD_DRAM);
+                retire_note(r, account_left(), RETIRE_USR, 0x123,
+                            RETIRE_LOAD_DRAM);
             }
-            retire_unnote(&r, 0x5123);
-            retire_unretire(&r, insns ? 1 : 0, false, 0x5123);
-            retire_leave(&r, 0x5123, 2);
+            account_leave_noted(&tb, tb.n - 1, 0x5123, 2);
+            g_assert_cmpuint(account_clock(), ==, 3);
             /* The CPU leaves its loop and enters it. */
-            retire_take_memory(&r, RETIRE_USR, n);
+            retire_take_memory(r, RETIRE_USR, n);
             g_assert_cmpint(n[RETIRE_LOADS], ==, 0);
             g_assert_cmpint(n[RETIRE_LOAD_DRAM], ==, 0);
-            retire_take(&r);
-            retire_arm(&r, 500);
+            retire_take(r, account_left());
+            account_restart(5000);
+            account_set_budget(500);
         }
-        g_assert_true(retire_is_left(&r, 0x5123));
-        if (t[i].again) {
-            retire_again(&r, 0x5123);
-            retire_note(&r, RETIRE_USR, 0x123, RETIRE_LOADS);
-            retire_note(&r, RETIRE_USR, 0x123, RETIRE_SPLIT_LOADS);
+        g_assert_true(retire_is_left(r, account_left(), 0x5123));
+        g_assert_false(retire_is_left(r, account_left(), 0x5124));
+        if (t[k].again) {
+            retire_again(r, account_left(), 0x5123);
+            retire_note(r, account_left(), RETIRE_USR, 0x123, RETIRE_LOADS);
+            retire_note(r, account_left(), RETIRE_USR, 0x123,
+                        RETIRE_SPLIT_LOADS);
         } else {
             /* Its handler has retired something when it comes again. */
-            r.budget -= RETIRE_CHARGE(1, 0);
-            retire_again(&r, 0x5123);
+            g_assert_true(account_begin(&(AccountTB) { .n = 1 }));
+            g_assert_false(retire_is_left(r, account_left(), 0x5123));
+            retire_again(r, account_left(), 0x5123);
         }
-        retire_take_memory(&r, RETIRE_USR, n);
-        g_assert_cmpint(n[RETIRE_LOADS], ==, t[i].accesses);
-        g_assert_cmpint(n[RETIRE_SPLIT_LOADS], ==, t[i].splits);
-        g_assert_cmpint(n[RETIRE_LOAD_DRAM], ==, t[i].loads);
+        retire_take_memory(r, RETIRE_USR, n);
+        g_assert_cmpint(n[RETIRE_LOADS], ==, t[k].accesses);
+        g_assert_cmpint(n[RETIRE_SPLIT_LOADS], ==, t[k].splits);
+        g_assert_cmpint(n[RETIRE_LOAD_DRAM], ==, t[k].loads);
         /* It is only once that it comes again. */
-        retire_again(&r, 0x5123);
-        retire_take_memory(&r, RETIRE_USR, n);
+        retire_again(r, account_left(), 0x5123);
+        retire_take_memory(r, RETIRE_USR, n);
         g_assert_cmpint(n[RETIRE_LOAD_DRAM], ==, 0);
     }
 }
@@ -1066,6 +1472,15 @@ int main(int argc, char **argv)
     g_test_add_func("/cache/second", test_second);
     g_test_add_func("/cache/model", test_model);
     g_test_add_func("/cache/threads", test_threads);
+    g_test_add_func("/account/take", test_take);
+    g_test_add_func("/account/take-branches", test_take_branches);
+    g_test_add_func("/account/give-back", test_give_back);
+    g_test_add_func("/account/run", test_run);
+    g_test_add_func("/account/step", test_step);
+    g_test_add_func("/account/step-icount", test_step_icount);
+    g_test_add_func("/account/arm-misses", test_arm_misses);
+    g_test_add_func("/account/miss-charge", test_miss_charge);
+    g_test_add_func("/account/clock", test_clock);
     g_test_add_func("/memory/account", test_memory_account);
     g_test_add_func("/memory/again", test_executed_again);
     g_test_add_func("/predictor/model", test_predictor_model);

@@ -1053,7 +1053,8 @@ static void test_zhaoxin(void)
 #define Q_IND       (Q(JMP_IND) | Q(CALL_IND))
 #define Q_CALLS     (Q(CALL) | Q(CALL_IND))
 #define Q_TAKEN     (Q(COND_TAKEN) | Q(JMP) | Q_IND | Q(CALL) | Q(RET))
-#define Q_ALL       (Q_TAKEN | Q(COND_NOT_TAKEN) | Q(FAR))
+#define Q_NEAR      (Q_TAKEN | Q(COND_NOT_TAKEN))
+#define Q_ALL       (Q_NEAR | Q(FAR))
 #define Q_M_TAKEN   (Q(MISP_COND_TAKEN) | Q(MISP_JMP_IND) | \
                      Q(MISP_CALL_IND) | Q(MISP_RET))
 #define Q_M_COND    (Q(MISP_COND_TAKEN) | Q(MISP_COND_NOT_TAKEN))
@@ -2136,6 +2137,8 @@ static void test_events(void)
             g_assert_cmphex(pmu_wanted(&pmu, PMU_USR), ==,
                             quantities ? (quantities & ONES(PMU_NR_COUNTED)) |
                                          Q(INSNS) : 0);
+            g_assert_cmpint(pmu_wants_classes(&pmu, PMU_USR), ==,
+                            (quantities & (Q_NEAR | Q_M_ALL)) != 0);
             g_assert_cmpint(pmu_wants_tlb(&pmu, PMU_USR), ==,
                             (quantities & Q_TLB) != 0);
             g_assert_cmpint(pmu_wants_fetches(&pmu, PMU_USR), ==,
@@ -2184,6 +2187,24 @@ static void test_not_modelled(void)
         run(PMU_USR, 1);
         g_assert_cmpint(rd(pmc_msr(0)), ==, 0);
     }
+}
+
+/* Near branches are counted by class where they count, or do not. */
+static void test_classes(void)
+{
+    be_intel(0x5e);
+    g_assert_false(pmu_wants_classes(&pmu, PMU_USR));
+    wr(PERFEVTSEL(0), USR | EN | 0xc0);
+    wr(PERFEVTSEL(1), RUN | 0x40c4);
+    g_assert_false(pmu_wants_classes(&pmu, PMU_USR));
+    wr(PERFEVTSEL(2), USR | EN | 0x00c4);
+    g_assert_true(pmu_wants_classes(&pmu, PMU_USR));
+    g_assert_false(pmu_wants_classes(&pmu, PMU_OS));
+    wr(PERFEVTSEL(2), OS | EN | INV | CMASK(1) | 0x00c4);
+    g_assert_false(pmu_wants_classes(&pmu, PMU_USR));
+    g_assert_true(pmu_wants_classes(&pmu, PMU_OS));
+    wr(PERFEVTSEL(2), OS | 0x00c4);
+    g_assert_false(pmu_wants_classes(&pmu, PMU_OS));
 }
 
 static void test_unknown(void)
@@ -3775,6 +3796,7 @@ int main(int argc, char *argv[])
     g_test_add_func("/pmu/p4/events", test_p4_events);
     g_test_add_func("/pmu/p4/load", test_p4_load);
     g_test_add_func("/pmu/events", test_events);
+    g_test_add_func("/pmu/classes", test_classes);
     g_test_add_func("/pmu/unknown", test_unknown);
     g_test_add_func("/pmu/setting", test_setting);
     g_test_add_func("/pmu/cmask", test_cmask);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * The memory map changes while another processor uses a device: what it reads
- * is always the device's.  A processor whose instructions are counted hears
+ * is always the device's.  A processor whose instructions are counted may hear
  * late of such a change.
  */
 
