@@ -327,6 +327,10 @@ void retire_tb_expired(CPUState *cs, const TranslationBlock *tb)
     RetireDistance d;
     uint32_t insns;
 
+    /* With icount, all TBs count, and there need not be any observer. */
+    if (!env->retire_flags) {
+        return;
+    }
     retire_cpu_settle(env);
     d = retire_cpu_arm(env);
     if (d.pending) {
