@@ -18,7 +18,7 @@ static uint64_t get_tsc(CPUX86State *env)
     bool can_do_io = cs->neg.can_do_io;
     uint64_t tsc;
 
-    /* With icount, this is behind the last instruction of a block. */
+    /* With icount, this is behind the last instruction of a TB. */
     cs->neg.can_do_io = true;
     tsc = cpu_get_tsc(env) + env->tsc_offset;
     cs->neg.can_do_io = can_do_io;

@@ -342,7 +342,10 @@ static inline void end_access(CPUX86State *env, uint32_t desc, const Line *l)
 {
     if (l->source == RETIRE_SOURCE_L2 && (desc & RETIRE_ACCESS_LOAD)) {
         env->retire.misses--;
-        retire_set_budget(env, retire_budget(env) - env->retire.miss_charge);
+        if (env->retire.miss_charge) {
+            retire_set_budget(env,
+                              retire_budget(env) - env->retire.miss_charge);
+        }
     }
     if ((l->source != RETIRE_SOURCE_L1 || l->tlb != RETIRE_TLB_L1) &&
         retire_wants(env, RETIRE_WANT_ACCESSES)) {

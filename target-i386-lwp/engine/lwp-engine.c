@@ -354,12 +354,10 @@ void lwp_distance(const LwpState *s, RetireDistance *d)
                      distance(s);
 
     d->insns = MIN(d->insns, insns);
-    if (!s->only) {
-        if (enabled(s, LWP_EVENT_BRE) && !s->one_by_one) {
-            uint32_t left = (uint32_t)MAX(s->counter[LWP_EVENT_BRE - 1], 0);
+    if (s->by_class) {
+        uint32_t left = (uint32_t)MAX(s->counter[LWP_EVENT_BRE - 1], 0);
 
-            d->branches = MIN(d->branches, left);
-        }
+        d->branches = MIN(d->branches, left);
     }
     if (lwp_wants_loads(s)) {
         int32_t left = s->all_misses ? s->counter[LWP_EVENT_DME - 1] : 0;

@@ -119,8 +119,8 @@ typedef struct LwpState {
     bool started;           /* by XRSTOR, which does not count itself */
     bool predicts;          /* branches are shown to the predictor */
     bool by_prediction;     /* and only that tells which of them count, */
-    bool by_class;          /* or only what they are does */
-    bool one_by_one;        /* each has to be observed to know whether */
+    bool one_by_one;        /* or where they are: each is observed, */
+    bool by_class;          /* or else they are counted by what they are */
     bool all_misses;        /* every miss counts */
     RetireWants wants;      /* see lwp_wants() */
 } LwpState;

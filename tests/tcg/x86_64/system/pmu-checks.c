@@ -464,12 +464,10 @@ static void test_width(void)
     report(gp, "%s: a write of more bits to IA32_A_PMCx is #GP", pmu.name);
 }
 
-static uint64_t rdtsc(void)
+static uint64_t fenced_rdtsc(void)
 {
-    uint32_t lo, hi;
-
-    asm volatile("mfence\n rdtsc" : "=a" (lo), "=d" (hi));
-    return (uint64_t)hi << 32 | lo;
+    asm volatile("mfence");
+    return rdtsc();
 }
 
 /* The TSC says how long a reference cycle is. */
@@ -478,15 +476,15 @@ static void calibrate(void)
     Counter c = { 0, &events[REF_CYCLES] };
     uint64_t t[4], clocks;
 
-    t[0] = rdtsc();
+    t[0] = fenced_rdtsc();
     enable(&c, 0, 0);
     set_ctrl(1);
-    t[1] = rdtsc();
+    t[1] = fenced_rdtsc();
     asm volatile("mov $10000000, %%ecx\n 1: loop 1b" : : : "ecx");
-    t[2] = rdtsc();
+    t[2] = fenced_rdtsc();
     set_ctrl(0);
     disable(&c);
-    t[3] = rdtsc();
+    t[3] = fenced_rdtsc();
     clocks = (t[2] - t[1] + t[3] - t[0]) / 2;
     report(c.value && clocks, "%s: reference cycles and the TSC advance",
            pmu.name);

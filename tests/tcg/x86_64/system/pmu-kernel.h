@@ -130,6 +130,14 @@ static inline void hide_kernel(bool hidden)
     asm volatile("mov %0, %%cr3" : : "r" (cr3) : "memory");
 }
 
+static inline uint64_t rdtsc(void)
+{
+    uint32_t lo, hi;
+
+    asm volatile("rdtsc" : "=a" (lo), "=d" (hi));
+    return (uint64_t)hi << 32 | lo;
+}
+
 /* Nothing but what the tests want; the PMI is @lvtpc. */
 static inline void apic_init(uint32_t lvtpc)
 {

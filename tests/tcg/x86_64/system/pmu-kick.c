@@ -14,25 +14,16 @@ enum { VECTOR = 0x51, FAR_AWAY = 1 << 24 };
 #ifndef KICKS
 #define KICKS           2000
 #endif
-/* The TSC counts ns.  Without load, 1 ms is enough. */
+/* The TSC counts ns.  A host that has nothing else to do needs 1 ms. */
 #ifndef LONG_NS
 #define LONG_NS         1000000000ull
 #endif
 #define RING_SIZE       (2 * PAGE)
-#define FLAG_IF         (1u << 9)
 #define ICR_FIXED       0x4000          /* asserted */
 
-static uint64_t kick_sent;              /* when; 0: none is wanted */
 static bool kick_wanted;
+static uint64_t kick_sent;              /* when */
 static uint8_t ap_stack[4096] __attribute__((aligned(16)));
-
-static uint64_t rdtsc(void)
-{
-    uint32_t low, high;
-
-    asm volatile("rdtsc" : "=a" (low), "=d" (high));
-    return (uint64_t)high << 32 | low;
-}
 
 void ap_main(void)
 {

@@ -292,14 +292,6 @@ static void test_absent(void)
     report(ok, "%s: RDPMC has 0 and 1, if at all", cpu->name);
 }
 
-static uint64_t rdtsc(void)
-{
-    uint32_t lo, hi;
-
-    asm volatile("rdtsc" : "=a" (lo), "=d" (hi));
-    return (uint64_t)hi << 32 | lo;
-}
-
 static void test_tsc(void)
 {
     const uint64_t mask = (1ull << 40) - 1;

@@ -78,14 +78,6 @@ static void write_perfctr(int i, int32_t val)
     msr_writes++;
 }
 
-static uint32_t rdtsc(void)
-{
-    uint32_t lo;
-
-    asm volatile("rdtsc" : "=a" (lo) : : "edx");
-    return lo;
-}
-
 static int nr_counters(const State *s)
 {
     return s->control.nractrs + s->control.nrictrs;
