@@ -148,7 +148,7 @@ static int find_lines(CPUX86State *env, uint64_t addr, uint32_t desc,
 static void retire_access_note(CPUX86State *env, uint32_t desc,
                                RetireMemory what)
 {
-    retire_note(&env->retire, retire_left(env), retire_row(env),
+    retire_note(&env->retire.memory, retire_now(env), retire_row(env),
                 desc >> RETIRE_ACCESS_OFFSET_SHIFT & ~TARGET_PAGE_MASK, what);
 }
 
@@ -157,7 +157,7 @@ static void __attribute__((noinline))
 note_lines(CPUX86State *env, uint32_t desc, const Line *lines, int n)
 {
     /* For what stays where it is, even if the instruction does not retire */
-    uint64_t *noted = env->retire.noted[retire_row(env)];
+    uint64_t *noted = env->retire.memory.noted[retire_row(env)];
     bool load = desc & RETIRE_ACCESS_LOAD, missed = false, walk = false;
 
     if (n == 2 && load) {
@@ -280,8 +280,8 @@ static void add_to_story(CPUX86State *env, uint64_t addr, uint32_t desc,
 
     /* What is executed again has what it missed the first time. */
     if (i < RETIRE_STORY_ACCESSES &&
-        !(i < env->retire.left.nr_accesses && told->access[i].addr == addr &&
-          retire_is_left(&env->retire, retire_left(env), env->eip))) {
+        !(i < env->retire.memory.left.nr_accesses && told->access[i].addr == addr &&
+          retire_is_left(&env->retire.memory, retire_now(env), env->eip))) {
         told->access[i] = (RetireAccess) {
             .addr = addr,
             .physical = lines->line << RETIRE_LINE_BITS |
@@ -463,7 +463,7 @@ void helper_retire_fetch(CPUX86State *env, target_ulong addr, uint64_t desc)
 {
     RetireTlb *t = &retire_models(env)->tlb;
     RetireFetch *f = &retire_models(env)->fetch;
-    uint64_t *n = env->retire.noted[retire_row(env)];
+    uint64_t *n = env->retire.memory.noted[retire_row(env)];
     bool second = desc & 1;
     Line l = { .line = desc >> 1 };
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* What retires: the account, the way to the observers, and TCG helpers. */
+/* What retires: the observers, the account for them, and TCG helpers. */
 
 #include "qemu/osdep.h"
 #include "qemu/log.h"
 #include "qemu/main-loop.h"
+#include "qemu/units.h"
 #include "retire.h"
 #include "decode-retire.h"
 #include "compat.h"
@@ -14,6 +15,34 @@
 #include "accel/tcg/internal-common.h"
 #include "accel/tcg/tb-context.h"
 #endif
+
+/*
+ * Each thread of a program has a copy of env, and a reset clears it, so what is
+ * large is elsewhere in X86CPU: retire and lwp add 2 KiB at most.
+ */
+QEMU_BUILD_BUG_ON(offsetof(CPUX86State, end_init_save) -
+                  offsetof(CPUX86State, retire) > 2 * KiB);
+
+void retire_add_observer(X86CPU *cpu, const RetireObserver *observer,
+                         bool caches)
+{
+    int n = 0;
+
+    if (!cpu->retire_models) {
+        cpu->retire_models = g_new0(RetireModels, 1);
+        retire_predictor_init(&cpu->retire_models->predictor);
+    }
+    while (cpu->retire_observer[n]) {
+        n++;
+    }
+    assert(n < RETIRE_MAX_OBSERVERS);
+    cpu->retire_observer[n] = observer;
+    cpu->retire_config.has_caches |= caches;
+    if (observer->taken) {
+        assert(!cpu->retire_models->taken);
+        cpu->retire_models->taken = observer;
+    }
+}
 
 /* Who is told @i-th, or NULL: who has been added last is told first. */
 static inline const RetireObserver *retire_observer(X86CPU *cpu, unsigned i)
@@ -40,7 +69,7 @@ static void __attribute__((noinline)) settle_details(CPUX86State *env,
         n->branches = retire_take_branches(r, branches) ? branches : NULL;
     }
     if (retire_wants(env, RETIRE_WANT_ACCESSES)) {
-        retire_take_memory(r, r->row, memory);
+        retire_take_memory(&r->memory, r->row, memory);
         n->memory = memory;
     }
     if (retire_wants(env, RETIRE_WANT_FP)) {
@@ -246,7 +275,7 @@ void retire_delivered(CPUX86State *env, RetireRow row, uint64_t ip, int vector)
     X86CPU *cpu = env_archcpu(env);
 
     /* A handler may be where what has faulted was. */
-    env->retire.left.ip = ~ip;
+    env->retire.memory.left.ip = ~ip;
     if (vector == RETIRE_VECTOR_INT && cpu->retire_observer[0]) {
         RetireStory story = {
             .ip = ip, .row = row, .is_far = true, .entry = true,
@@ -377,7 +406,7 @@ G_NORETURN void helper_retire_divided(CPUX86State *env)
 void helper_retire_begin(CPUX86State *env, target_ulong ip)
 {
     env->eip = ip;
-    retire_again(&env->retire, retire_left(env), ip);
+    retire_again(&env->retire.memory, retire_now(env), ip);
     retire_cpu_begin(env);
 }
 

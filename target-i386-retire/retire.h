@@ -186,6 +186,12 @@ static inline int64_t retire_left(CPUX86State *env)
     return retire_budget(env) + env_cpu(env)->icount_extra;
 }
 
+/* All instructions that have been charged while somebody counted */
+static inline uint64_t retire_now(CPUX86State *env)
+{
+    return retire_clock(&env->retire, retire_left(env));
+}
+
 /* An exception or interrupt is about to be delivered. */
 static inline void retire_settle(CPUX86State *env)
 {
@@ -299,15 +305,15 @@ static inline void retire_restore_state(CPUX86State *env, uint64_t flags,
         /* cpu_restore_state_from_tb() has given them back to the budget. */
         r->armed += insns + RETIRE_INSN_START_LAST(data);
     }
-    retire_unnote(r, retire_left(env), env->eip);
+    retire_unnote(&r->memory, retire_now(env), env->eip);
     if (data >> 32) {
-        retire_give_back_memory(r, retire_row(env),
+        retire_give_back_memory(&r->memory, retire_row(env),
                                 retire_insn_start_to_memory(data),
                                 data & RETIRE_INSN_START_REPEATS);
     }
     retire_give_back(r, insns, env->eip);
     tcg_debug_assert(!env->retire_flags || r->armed >= retire_left(env));
-    retire_leave(r, retire_left(env), env->eip,
+    retire_leave(&r->memory, retire_now(env), env->eip,
                  retire_wants(env, RETIRE_WANT_STORY) && !insns ?
                  retire_models(env)->accesses.nr : 0);
 }

@@ -40,7 +40,7 @@ typedef struct RetireDisas {
     uint32_t length;        /* and its length, in bytes */
     TCGOp *start;           /* the last op in front of what TBs begin with */
     TCGOp **insn_start;     /* of each instruction */
-    uint64_t *memory;       /* what each does, as RetireState.memory */
+    uint64_t *memory;       /* what each does, as RETIRE_MEMORY_LOAD */
 } RetireDisas;
 
 /* CLFLUSH and CLFLUSHOPT, WBINVD and INVD: the caches lose lines. */

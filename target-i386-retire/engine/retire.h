@@ -9,16 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
-#include "cache.h"
+#include "memory.h"
 #include "predictor.h"
-#include "tlb.h"
-
-/* Whose instructions they are. */
-typedef enum RetireRow {
-    RETIRE_OS,              /* CPL 0, real mode */
-    RETIRE_USR,             /* CPL 1 to 3, virtual-8086 mode */
-    RETIRE_NR_ROWS
-} RetireRow;
 
 /* What branches did; each is in one of the classes up to RETIRE_FAR. */
 typedef enum RetireClass {
@@ -34,42 +26,6 @@ typedef enum RetireClass {
     RETIRE_MISPREDICTED = RETIRE_FAR,   /* so far behind a near one's class */
     RETIRE_NR_CLASSES = RETIRE_FAR + RETIRE_MISPREDICTED
 } RetireClass;
-
-/*
- * Memory accesses.  A read-modify-write is a load and a store; a load that
- * misses more than one line counts where the first of them was.
- */
-typedef enum RetireMemory {
-    RETIRE_LOADS,
-    RETIRE_STORES,
-    RETIRE_LOCKED,          /* loads with LOCK, said or implied */
-    RETIRE_SPLIT_LOADS,     /* they straddle two lines */
-    RETIRE_SPLIT_STORES,
-    RETIRE_LOAD_L2,         /* loads that L1D does not have, by source */
-    RETIRE_LOAD_L3,
-    RETIRE_LOAD_REMOTE,
-    RETIRE_LOAD_DRAM,
-    RETIRE_LOAD_MODIFIED,   /* remote, too, but has been written to there */
-    RETIRE_LOAD_OTHER,
-    RETIRE_FILL_L2,         /* lines that L1D gets, from L2 */
-    RETIRE_FILL_FAR,        /* and from behind it */
-    RETIRE_STORE_L2,        /* stores, as loads, that are not loads, too */
-    RETIRE_STORE_L3,
-    RETIRE_STORE_REMOTE,
-    RETIRE_STORE_DRAM,
-    RETIRE_STORE_MODIFIED,
-    RETIRE_TLB_LOAD_L2,     /* pages that DTLB gets for loads, from STLB, */
-    RETIRE_TLB_LOAD_WALK,   /* and from nowhere; */
-    RETIRE_TLB_STORE_L2,    /* for stores that are no loads */
-    RETIRE_TLB_STORE_WALK,
-    RETIRE_STLB_MISS_LOADS, /* loads that need a walk, for one page or two */
-    RETIRE_STLB_MISS_STORES,
-    RETIRE_FETCHES,         /* lines of code, see retire_fetch_counts() */
-    RETIRE_FETCH_MISSES,    /* that L1I does not have */
-    RETIRE_TLB_FETCH_L2,    /* pages that ITLB gets */
-    RETIRE_TLB_FETCH_WALK,
-    RETIRE_NR_MEMORY
-} RetireMemory;
 
 /* Floating point: on what an instruction operates */
 typedef enum RetireFpWidth {
@@ -97,17 +53,6 @@ typedef enum RetireFpKind {
 
 #define RETIRE_NR_FP        (RETIRE_FP_NR_WIDTHS * RETIRE_FP_NR_KINDS)
 
-/*
- * The first three in one word, RetireState.memory, which does not overflow: no
- * budget lasts for more than 65000 instructions, of up to 128 accesses (ENTER).
- */
-#define RETIRE_MEMORY_LOAD      1ull
-#define RETIRE_MEMORY_STORE     (1ull << 24)
-#define RETIRE_MEMORY_LOCKED    (1ull << 48)
-
-/* An access straddles two lines, which both may be new, 32 times in a REP. */
-#define RETIRE_REP_MAX          31      /* one less than iterations */
-
 /* What clocks and caches there are; the same for all processors. */
 typedef struct RetireConfig {
     uint32_t insn_clocks;   /* CPU clocks that an instruction takes */
@@ -120,36 +65,6 @@ typedef struct RetireConfig {
     bool caches_of_cpuid;   /* and they are those that CPUID shows, */
     bool family_15h;        /* but for those, of which it shows nothing */
 } RetireConfig;
-
-/* An access of an instruction that is observed */
-typedef struct RetireAccess {
-    uint64_t addr;          /* linear */
-    uint64_t physical;
-    RetireSource source;    /* of the first line that L1D has not */
-    bool modified;          /* RETIRE_SOURCE_REMOTE has written to it */
-    uint32_t clocks;        /* a load's latency, if L1D has not all of it */
-    uint8_t size;
-    bool load, store;       /* both: a load and a store of the same bytes */
-    bool locked;            /* with LOCK, said or implied */
-    bool split;             /* it straddles two lines */
-    RetireTlbResult tlb;    /* RETIRE_WANT_TLB: the worse one of its pages' */
-    uint8_t lg_page;        /* and the size of that, 2 to the power of this */
-} RetireAccess;
-
-#define RETIRE_STORY_ACCESSES   4
-
-/* The first ones of the current instruction, and how many it makes */
-typedef struct RetireAccesses {
-    uint32_t nr;
-    RetireAccess access[RETIRE_STORY_ACCESSES];
-} RetireAccesses;
-
-/* RETIRE_WANT_FETCHES: what an instruction that is observed was fetched from */
-typedef struct RetireFetch {
-    uint64_t addr;          /* linear, or RETIRE_NO_FETCH: nothing was missed */
-    bool missed;            /* L1I had not all of it */
-    RetireTlbResult tlb;    /* the worse one of its pages' */
-} RetireFetch;
 
 #define RETIRE_MAX_OBSERVERS    5
 #define RETIRE_ALL_OBSERVERS    ((1u << RETIRE_MAX_OBSERVERS) - 1)
@@ -246,28 +161,7 @@ typedef struct RetireState {
      * RETIRE_BRANCH_ONE; the budget sees to it that they are not too many.
      */
     uint64_t branches[RETIRE_FAR];
-    /* Memory accesses: those that TBs count, */
-    uint64_t memory[RETIRE_NR_ROWS];
-    uint64_t memory_before; /* that of a REP's row, before its iteration */
-    /* and what helpers do, who also look into the caches; */
-    uint64_t noted[RETIRE_NR_ROWS][RETIRE_NR_MEMORY];
-    /* of which so many belong to the instruction that is being executed. */
-    struct {
-        bool valid;
-        uint8_t row;
-        uint16_t offset;    /* its effective address in the page */
-        uint32_t charged;   /* tells it from another execution */
-        uint16_t n[RETIRE_NR_MEMORY];
-    } open;
-    /*
-     * The instruction that has been left last: if it is executed again, open.n
-     * is what it finds no more, because it has missed it already.
-     */
-    struct {
-        uint64_t ip, clock;     /* effective address, retire_clock() */
-        uint8_t nr_accesses;    /* in RetireAccesses */
-        bool missed;            /* open.n has something */
-    } left;
+    RetireMemoryState memory;
 } RetireState;
 
 /* How much may retire before an observer has to look behind an instruction. */
@@ -373,53 +267,6 @@ static inline bool retire_take_branches(RetireState *r,
     return any;
 }
 
-/* An access of the instruction at page offset @offset counts as @what. */
-static inline void retire_note(RetireState *r, int64_t left, RetireRow row,
-                               uint32_t offset, RetireMemory what)
-{
-    uint32_t charged = retire_charged(r, left);
-
-    if (!r->open.valid || r->open.offset != offset ||
-        r->open.charged != charged) {
-        memset(&r->open, 0, sizeof(r->open));
-        r->left.missed = false;
-        r->open.valid = true;
-        r->open.row = (uint8_t)row;
-        r->open.offset = (uint16_t)offset;
-        r->open.charged = charged;
-    }
-    r->open.n[what]++;
-    r->noted[row][what]++;
-}
-
-/* Whether memory that has been accessed once is not counted as that again. */
-static inline bool retire_missed_once(RetireMemory what)
-{
-    return (what >= RETIRE_LOAD_L2 && what < RETIRE_LOAD_OTHER) ||
-           (what >= RETIRE_STORE_L2 && what <= RETIRE_STORE_MODIFIED) ||
-           what == RETIRE_STLB_MISS_LOADS || what == RETIRE_STLB_MISS_STORES;
-}
-
-/*
- * The instruction at effective address @ip does not retire, nor what it has
- * noted.  To be called before retire_give_back().
- */
-static inline void retire_unnote(RetireState *r, int64_t left, uint64_t ip)
-{
-    if (r->open.valid && r->open.offset == (ip & 0xfff) &&
-        r->open.charged == retire_charged(r, left)) {
-        for (int i = 0; i < RETIRE_NR_MEMORY; i++) {
-            r->noted[r->open.row][i] -= r->open.n[i];
-            r->open.n[i] = retire_missed_once((RetireMemory)i) ?
-                           r->open.n[i] : 0;
-        }
-        r->left.missed = true;
-    } else if (r->left.ip != ip) {
-        r->left.missed = false;
-    }
-    r->open.valid = false;
-}
-
 /*
  * A TB is left at effective address @ip: its last @insns instructions do not
  * retire.  If it is outside of the range, its charge has been taken back
@@ -431,63 +278,6 @@ static inline void retire_give_back(RetireState *r, uint32_t insns, uint64_t ip)
     if (retire_eligible(r, ip)) {
         r->armed -= insns;
     }
-}
-
-/* The instruction at @ip has been left, with @nr_accesses in RetireAccesses. */
-static inline void retire_leave(RetireState *r, int64_t left, uint64_t ip,
-                                uint32_t nr_accesses)
-{
-    r->left.ip = ip;
-    r->left.clock = retire_clock(r, left);
-    r->left.nr_accesses = (uint8_t)nr_accesses;
-}
-
-/* Whether the instruction at effective address @ip is the one that was left. */
-static inline bool retire_is_left(const RetireState *r, int64_t left,
-                                  uint64_t ip)
-{
-    return r->left.ip == ip && r->left.clock == retire_clock(r, left);
-}
-
-/*
- * The instruction at effective address @ip begins.  If it has been left for
- * being executed again, and not for an exception, what it missed then counts.
- */
-static inline void retire_again(RetireState *r, int64_t left, uint64_t ip)
-{
-    if (r->left.missed && retire_is_left(r, left, ip)) {
-        for (int i = 0; i < RETIRE_NR_MEMORY; i++) {
-            r->noted[r->open.row][i] += r->open.n[i];
-        }
-        r->open.valid = true;
-        r->open.charged = retire_charged(r, left);
-    }
-    r->left.missed = false;
-}
-
-/* The same for @n of a TB's words or, with @repeats, a REP's iteration. */
-static inline void retire_give_back_memory(RetireState *r, RetireRow row,
-                                           uint64_t n, bool repeats)
-{
-    if (repeats) {
-        r->memory[row] = r->memory_before;
-    } else {
-        r->memory[row] -= n;
-    }
-}
-
-/* What is to be reported of @row; from then on it has been. */
-static inline void retire_take_memory(RetireState *r, RetireRow row,
-                                      uint64_t n[RETIRE_NR_MEMORY])
-{
-    memcpy(n, r->noted[row], sizeof(r->noted[row]));
-    n[RETIRE_LOADS] += r->memory[row] % RETIRE_MEMORY_STORE;
-    n[RETIRE_STORES] += r->memory[row] % RETIRE_MEMORY_LOCKED /
-                        RETIRE_MEMORY_STORE;
-    n[RETIRE_LOCKED] += r->memory[row] / RETIRE_MEMORY_LOCKED;
-    memset(r->noted[row], 0, sizeof(r->noted[row]));
-    r->memory[row] = 0;
-    r->open.valid = false;
 }
 
 /* Nobody has said yet how far it is. */

@@ -140,9 +140,9 @@ static inline void account_leave_noted(const AccountTB *tb, uint32_t retired,
         budget += (uint16_t)(tb->n - retired);
         account.armed += insns + (charges && tb->last);
     }
-    retire_unnote(&account, account_left(), ip);
+    retire_unnote(&account.memory, account_clock(), ip);
     retire_give_back(&account, insns, ip);
-    retire_leave(&account, account_left(), ip, nr_accesses);
+    retire_leave(&account.memory, account_clock(), ip, nr_accesses);
 }
 
 static inline void account_leave(const AccountTB *tb, uint32_t retired,

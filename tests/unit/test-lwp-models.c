@@ -1330,28 +1330,28 @@ static void test_memory_account(void)
                         RETIRE_MEMORY_LOCKED;
     const uint64_t rest = 2 * RETIRE_MEMORY_LOAD + 3 * RETIRE_MEMORY_STORE;
     uint64_t n[RETIRE_NR_MEMORY];
-    RetireState r = { .armed = 1000 };
-    int64_t left = 1000;
+    uint64_t clock = 1000;
+    RetireState r = { };
 
     for (int i = 0; i < 3; i++) {
-        left -= 4;
-        r.memory[RETIRE_USR] += tb;
+        clock += 4;
+        r.memory.words[RETIRE_USR] += tb;
     }
     /* An instruction notes something, then another one does and is left. */
-    retire_note(&r, left, RETIRE_USR, 0x123, RETIRE_LOAD_L2);
-    retire_note(&r, left, RETIRE_USR, 0x123, RETIRE_FILL_L2);
-    retire_note(&r, left, RETIRE_USR, 0x128, RETIRE_LOAD_DRAM);
-    retire_note(&r, left, RETIRE_USR, 0x128, RETIRE_LOAD_DRAM);
-    retire_unnote(&r, left, 0x7128);
+    retire_note(&r.memory, clock, RETIRE_USR, 0x123, RETIRE_LOAD_L2);
+    retire_note(&r.memory, clock, RETIRE_USR, 0x123, RETIRE_FILL_L2);
+    retire_note(&r.memory, clock, RETIRE_USR, 0x128, RETIRE_LOAD_DRAM);
+    retire_note(&r.memory, clock, RETIRE_USR, 0x128, RETIRE_LOAD_DRAM);
+    retire_unnote(&r.memory, clock, 0x7128);
     /* What it has noted is taken back once. */
-    retire_unnote(&r, left, 0x7128);
-    retire_give_back_memory(&r, RETIRE_USR, rest, false);
-    retire_leave(&r, left, 0x7128, 0);
-    retire_take_memory(&r, RETIRE_OS, n);
+    retire_unnote(&r.memory, clock, 0x7128);
+    retire_give_back_memory(&r.memory, RETIRE_USR, rest, false);
+    retire_leave(&r.memory, clock, 0x7128, 0);
+    retire_take_memory(&r.memory, RETIRE_OS, n);
     for (int i = 0; i < RETIRE_NR_MEMORY; i++) {
         g_assert_cmpint(n[i], ==, 0);
     }
-    retire_take_memory(&r, RETIRE_USR, n);
+    retire_take_memory(&r.memory, RETIRE_USR, n);
     g_assert_cmpint(n[RETIRE_LOADS], ==, 13);
     g_assert_cmpint(n[RETIRE_STORES], ==, 6);
     g_assert_cmpint(n[RETIRE_LOCKED], ==, 3);
@@ -1361,29 +1361,29 @@ static void test_memory_account(void)
 
     /* The same words again: they are another TB's. */
     for (int i = 0; i < 2; i++) {
-        r.memory[RETIRE_USR] += tb;
-        retire_give_back_memory(&r, RETIRE_USR, rest, false);
+        r.memory.words[RETIRE_USR] += tb;
+        retire_give_back_memory(&r.memory, RETIRE_USR, rest, false);
     }
-    retire_take_memory(&r, RETIRE_USR, n);
+    retire_take_memory(&r.memory, RETIRE_USR, n);
     g_assert_cmpint(n[RETIRE_LOADS], ==, 6);
     g_assert_cmpint(n[RETIRE_STORES], ==, 0);
     g_assert_cmpint(n[RETIRE_LOCKED], ==, 2);
 
     /* Another instruction, another execution: neither takes it back. */
-    retire_note(&r, left, RETIRE_OS, 0x20, RETIRE_SPLIT_LOADS);
-    retire_unnote(&r, left, 0x21);
-    retire_note(&r, left, RETIRE_OS, 0x20, RETIRE_SPLIT_LOADS);
-    retire_unnote(&r, left - 1, 0x20);
-    retire_take_memory(&r, RETIRE_OS, n);
+    retire_note(&r.memory, clock, RETIRE_OS, 0x20, RETIRE_SPLIT_LOADS);
+    retire_unnote(&r.memory, clock, 0x21);
+    retire_note(&r.memory, clock, RETIRE_OS, 0x20, RETIRE_SPLIT_LOADS);
+    retire_unnote(&r.memory, clock + 1, 0x20);
+    retire_take_memory(&r.memory, RETIRE_OS, n);
     g_assert_cmpint(n[RETIRE_SPLIT_LOADS], ==, 2);
 
     /* A REP's iteration goes back to where it began. */
-    r.memory[RETIRE_OS] = tb;
-    r.memory_before = tb;
-    r.memory[RETIRE_OS] += RETIRE_MEMORY_LOAD;
-    retire_give_back_memory(&r, RETIRE_OS, rest, true);
-    retire_give_back_memory(&r, RETIRE_OS, rest, true);
-    retire_take_memory(&r, RETIRE_OS, n);
+    r.memory.words[RETIRE_OS] = tb;
+    r.memory.word_before = tb;
+    r.memory.words[RETIRE_OS] += RETIRE_MEMORY_LOAD;
+    retire_give_back_memory(&r.memory, RETIRE_OS, rest, true);
+    retire_give_back_memory(&r.memory, RETIRE_OS, rest, true);
+    retire_take_memory(&r.memory, RETIRE_OS, n);
     g_assert_cmpint(n[RETIRE_LOADS], ==, 5);
 }
 
@@ -1416,45 +1416,45 @@ static void test_executed_again(void)
             };
 
             g_assert_true(account_begin(&tb));
-            retire_again(r, account_left(), 0x5123);
+            retire_again(&r->memory, account_clock(), 0x5123);
             /* What is counted each time, and what is only missed once */
-            retire_note(r, account_left(), RETIRE_USR, 0x123, RETIRE_LOADS);
-            retire_note(r, account_left(), RETIRE_USR, 0x123,
+            retire_note(&r->memory, account_clock(), RETIRE_USR, 0x123, RETIRE_LOADS);
+            retire_note(&r->memory, account_clock(), RETIRE_USR, 0x123,
                         RETIRE_SPLIT_LOADS);
             if (!left) {
-                retire_note(r, account_left(), RETIRE_USR, 0x123,
+                retire_note(&r->memory, account_clock(), RETIRE_USR, 0x123,
                             RETIRE_LOAD_DRAM);
             }
             account_leave_noted(&tb, tb.n - 1, 0x5123, 2);
             g_assert_cmpuint(account_clock(), ==, 3);
             /* The CPU leaves its loop and enters it. */
-            retire_take_memory(r, RETIRE_USR, n);
+            retire_take_memory(&r->memory, RETIRE_USR, n);
             g_assert_cmpint(n[RETIRE_LOADS], ==, 0);
             g_assert_cmpint(n[RETIRE_LOAD_DRAM], ==, 0);
             retire_take(r, account_left());
             account_restart(5000);
             account_set_budget(500);
         }
-        g_assert_true(retire_is_left(r, account_left(), 0x5123));
-        g_assert_false(retire_is_left(r, account_left(), 0x5124));
+        g_assert_true(retire_is_left(&r->memory, account_clock(), 0x5123));
+        g_assert_false(retire_is_left(&r->memory, account_clock(), 0x5124));
         if (t[k].again) {
-            retire_again(r, account_left(), 0x5123);
-            retire_note(r, account_left(), RETIRE_USR, 0x123, RETIRE_LOADS);
-            retire_note(r, account_left(), RETIRE_USR, 0x123,
+            retire_again(&r->memory, account_clock(), 0x5123);
+            retire_note(&r->memory, account_clock(), RETIRE_USR, 0x123, RETIRE_LOADS);
+            retire_note(&r->memory, account_clock(), RETIRE_USR, 0x123,
                         RETIRE_SPLIT_LOADS);
         } else {
             /* Its handler has retired something when it comes again. */
             g_assert_true(account_begin(&(AccountTB) { .n = 1 }));
-            g_assert_false(retire_is_left(r, account_left(), 0x5123));
-            retire_again(r, account_left(), 0x5123);
+            g_assert_false(retire_is_left(&r->memory, account_clock(), 0x5123));
+            retire_again(&r->memory, account_clock(), 0x5123);
         }
-        retire_take_memory(r, RETIRE_USR, n);
+        retire_take_memory(&r->memory, RETIRE_USR, n);
         g_assert_cmpint(n[RETIRE_LOADS], ==, t[k].accesses);
         g_assert_cmpint(n[RETIRE_SPLIT_LOADS], ==, t[k].splits);
         g_assert_cmpint(n[RETIRE_LOAD_DRAM], ==, t[k].loads);
         /* It is only once that it comes again. */
-        retire_again(r, account_left(), 0x5123);
-        retire_take_memory(r, RETIRE_USR, n);
+        retire_again(&r->memory, account_clock(), 0x5123);
+        retire_take_memory(&r->memory, RETIRE_USR, n);
         g_assert_cmpint(n[RETIRE_LOAD_DRAM], ==, 0);
     }
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* What retires: the models' properties, and the observers of a CPU. */
+/* What retires: the models of caches, TLBs and branches, their properties. */
 
 #include "qemu/osdep.h"
 #include "qemu/units.h"
@@ -13,13 +13,6 @@
 #include "hw/boards.h"
 #include "system/reset.h"
 #endif
-
-/*
- * Each thread of a program has a copy of env, and a reset clears it, so what is
- * large is elsewhere in X86CPU: retire and lwp add 2 KiB at most.
- */
-QEMU_BUILD_BUG_ON(offsetof(CPUX86State, end_init_save) -
-                  offsetof(CPUX86State, retire) > 2 * KiB);
 
 /* What a property of the caches is that nobody has set */
 #define RETIRE_AS_CPUID UINT32_MAX
@@ -347,27 +340,6 @@ bool retire_cpu_realize(X86CPU *cpu, Error **errp)
                                     2 * config->latency[i]);
     }
     return true;
-}
-
-void retire_add_observer(X86CPU *cpu, const RetireObserver *observer,
-                         bool caches)
-{
-    int n = 0;
-
-    if (!cpu->retire_models) {
-        cpu->retire_models = g_new0(RetireModels, 1);
-        retire_predictor_init(&cpu->retire_models->predictor);
-    }
-    while (cpu->retire_observer[n]) {
-        n++;
-    }
-    assert(n < RETIRE_MAX_OBSERVERS);
-    cpu->retire_observer[n] = observer;
-    cpu->retire_config.has_caches |= caches;
-    if (observer->taken) {
-        assert(!cpu->retire_models->taken);
-        cpu->retire_models->taken = observer;
-    }
 }
 
 void retire_cpu_unrealize(X86CPU *cpu)
