@@ -17,6 +17,8 @@ enum { BRANCHES = 0x00c4, MISPREDICTED = 0x00c5 };
 /* volatile: the kernel reads it when the program has been interrupted */
 static volatile uint32_t polls;
 
+uint8_t line[64];
+
 static void program(void)
 {
     uint8_t second = rtc_second();
@@ -27,6 +29,9 @@ static void program(void)
         while (n) {
             n &= n - 1;
         }
+        /* An instruction of many iterations, and one that does not retire */
+        asm volatile("mov $line, %%edi\n mov %0, %%ecx\n rep stosb\n ud2"
+                     : : "i" (sizeof(line)) : "rdi", "rcx", "memory");
     } while (rtc_second() == second);
 }
 
@@ -52,7 +57,11 @@ int main(void)
     set_up(USER_CODE64, (uintptr_t)program);
     regs.rflags |= RFLAGS_IOPL;
     *(uint64_t *)regs.rsp = (uintptr_t)exit_user;
-    while ((vector = run()) == NMI) {
+    while ((vector = run()) == NMI || vector == UD) {
+        if (vector == UD) {
+            regs.rip += 2;
+            continue;
+        }
         places = (places ^ regs.rip) * 0x100000001b3;
         interrupts++;
         wrmsr(MSR_GLOBAL_STATUS_RESET, GLOBAL_FIXED(0));

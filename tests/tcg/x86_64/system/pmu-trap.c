@@ -95,6 +95,10 @@ CODE(code_step_watch, "pushf\n orl $0x100, (%rsp)\n popf\n"
 CODE(code_watch, "nop\n movl $1, watched + 4(%rip)\n nop")
 CODE(code_watch_rep, "mov $watched, %edi\n mov $4, %ecx\n rep stosl\n"
      "nop")
+CODE(code_watch_lock, "nop\n lock incl watched + 4(%rip)\n nop")
+/* With more processors, TCG executes this in a TB of its own. */
+CODE(code_lock, "mov $0x40003ffe, %edi\n nop\n lock incl (%rdi)\n nop\n"
+     "lock incl (%rdi)")
 CODE(code_break, "nop\n nop\n break_here: nop\n nop")
 PLACE(break_here);
 /* A byte of an instruction that it has been translated with */
@@ -297,6 +301,7 @@ static const struct {
     uint8_t handler_insns, handler_far;
     void (*ready)(void);
     enum { BOTH, USER, KERNEL } where;
+    bool alone;             /* not with other processors: MWAIT is PAUSE */
     bool compat;
 } traps[] = {
     { "INT n", code_int, 3, 1, 0, SOFT, go_back, 1, 1 },
@@ -324,11 +329,13 @@ static const struct {
     { "#DB of a single step that stores", code_step_watch, 5, 0, 0, DB, go_back,
       2, 2, watch },
     { "#DB of a store", code_watch, 3, 0, 0, DB, go_back, 1, 1, watch },
+    { "#DB of LOCK INC", code_watch_lock, 3, 0, 0, DB, go_back, 1, 1, watch },
     { "#DB of REP STOS", code_watch_rep, 4, 0, 0, DB, go_back, 1, 1, watch },
     { "#DB before an instruction", code_break, 4, 0, 0, DB, resume, 2, 1,
       set_break },
     { "code that modifies what is next", code_modify, 4 },
     { "loads from a device", code_device, 8 },
+    { "LOCK INC across two pages", code_lock, 5 },
     { "#DF", code_df, 2, 0, 0, DF, go_behind, 3, 1, no_gp_handler },
     { "RDPMC that faults", code_rdpmc, 2, 0, 0, GP, skip_error_2, 3, 1 },
     { "RDMSR that faults", code_rdmsr, 2, 0, 0, GP, skip_error_2, 3, 1 },
@@ -359,7 +366,7 @@ static const struct {
     { "MWAIT, interrupt pending", code_mwait, 8, 0, 0, VECTOR, interrupt, 3, 1,
       self_ipi, KERNEL },
     { "MWAIT for some time", code_mwait, 8, 0, 0, VECTOR, interrupt, 3, 1,
-      start_timer, KERNEL },
+      start_timer, KERNEL, .alone = true },
 };
 
 static void init_entries(void)
@@ -614,6 +621,9 @@ int main(void)
            !rdmsr(MSR_MISC_FEATURES),
            "CPUID can be made to fault");
     for (int i = 0; i < ARRAY_SIZE(traps); i++) {
+        if (traps[i].alone && (cpuid_reg(1, 0, 1) >> 16 & 0xff) > 1) {
+            continue;
+        }
         if (traps[i].where != KERNEL) {
             test_case(i, 3);
         }
