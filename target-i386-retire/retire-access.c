@@ -153,8 +153,8 @@ static void retire_access_note(CPUX86State *env, uint32_t desc,
 }
 
 /* RETIRE_WANT_ACCESSES: count the @n lines of an access, and their pages. */
-static void __attribute__((noinline))
-note_lines(CPUX86State *env, uint32_t desc, const Line *lines, int n)
+static void note_lines(CPUX86State *env, uint32_t desc, const Line *lines,
+                       int n)
 {
     /* For what stays where it is, even if the instruction does not retire */
     uint64_t *noted = env->retire.memory.noted[retire_row(env)];
@@ -300,13 +300,9 @@ static void add_to_story(CPUX86State *env, uint64_t addr, uint32_t desc,
     }
 }
 
-/*
- * Show an access to who wants it, for its @story or not.  Not inline, because
- * few come here, and all would have to save the registers that this needs.
- */
-static void __attribute__((noinline))
-show_access(CPUX86State *env, uint64_t addr, uint32_t desc, uintptr_t ra,
-            bool story)
+/* Show an access to who wants it, for its @story or not. */
+static void show_access(CPUX86State *env, uint64_t addr, uint32_t desc,
+                        uintptr_t ra, bool story)
 {
     bool caches = retire_wants(env, RETIRE_WANT_SOURCES);
     RetireMiss miss = { };
@@ -354,8 +350,8 @@ static inline void end_access(CPUX86State *env, uint32_t desc, const Line *l)
 }
 
 /* What nobody has to know of before it is counted: hits in L1D or L2 */
-static void __attribute__((noinline))
-filter_miss(CPUX86State *env, uint64_t addr, uint32_t desc, uintptr_t ra)
+static void filter_miss(CPUX86State *env, uint64_t addr, uint32_t desc,
+                        uintptr_t ra)
 {
     X86CPU *cpu = env_archcpu(env);
     uint64_t left = RETIRE_LINE_SIZE - addr % RETIRE_LINE_SIZE;

@@ -59,8 +59,7 @@ static inline void report(CPUX86State *env, const RetireTotals *n)
 }
 
 /* What is counted apart from the budget; most often nobody wants it. */
-static void __attribute__((noinline)) settle_details(CPUX86State *env,
-                                                     RetireTotals *n)
+static void settle_details(CPUX86State *env, RetireTotals *n)
 {
     RetireState *r = &env->retire;
     uint64_t branches[RETIRE_NR_CLASSES], memory[RETIRE_NR_MEMORY];
@@ -414,7 +413,6 @@ void helper_retire_begin(CPUX86State *env, target_ulong ip)
  * The instruction at @ip has retired, and EIP is that of the next one: a #PF
  * raised here is between the two.
  */
-__attribute__((flatten))
 void helper_retire_observe(CPUX86State *env, target_ulong ip, uint32_t desc)
 {
     const RetireAccesses *accesses = &retire_models(env)->accesses;
