@@ -280,8 +280,10 @@ static void add_to_story(CPUX86State *env, uint64_t addr, uint32_t desc,
 
     /* What is executed again has what it missed the first time. */
     if (i < RETIRE_STORY_ACCESSES &&
-        !(i < env->retire.memory.left.nr_accesses && told->access[i].addr == addr &&
-          retire_is_left(&env->retire.memory, retire_now(env), env->eip))) {
+        !(i < env->retire.memory.left.nr_accesses &&
+          told->access[i].addr == addr &&
+          retire_is_left(&env->retire.memory, retire_now(env),
+                         env->eip))) {
         told->access[i] = (RetireAccess) {
             .addr = addr,
             .physical = lines->line << RETIRE_LINE_BITS |

@@ -57,8 +57,9 @@ typedef enum RetireMemory {
 } RetireMemory;
 
 /*
- * The first three in one word, RetireMemoryState.words, which does not overflow: no
- * budget lasts for more than 65000 instructions, of up to 128 accesses (ENTER).
+ * The first three in one word, RetireMemoryState.words.  It does not overflow:
+ * no budget lasts for more than 65000 instructions, of up to 128 accesses
+ * (ENTER).
  */
 #define RETIRE_MEMORY_LOAD      1ull
 #define RETIRE_MEMORY_STORE     (1ull << 24)

@@ -1418,7 +1418,8 @@ static void test_executed_again(void)
             g_assert_true(account_begin(&tb));
             retire_again(&r->memory, account_clock(), 0x5123);
             /* What is counted each time, and what is only missed once */
-            retire_note(&r->memory, account_clock(), RETIRE_USR, 0x123, RETIRE_LOADS);
+            retire_note(&r->memory, account_clock(), RETIRE_USR, 0x123,
+                        RETIRE_LOADS);
             retire_note(&r->memory, account_clock(), RETIRE_USR, 0x123,
                         RETIRE_SPLIT_LOADS);
             if (!left) {
@@ -1439,7 +1440,8 @@ static void test_executed_again(void)
         g_assert_false(retire_is_left(&r->memory, account_clock(), 0x5124));
         if (t[k].again) {
             retire_again(&r->memory, account_clock(), 0x5123);
-            retire_note(&r->memory, account_clock(), RETIRE_USR, 0x123, RETIRE_LOADS);
+            retire_note(&r->memory, account_clock(), RETIRE_USR, 0x123,
+                        RETIRE_LOADS);
             retire_note(&r->memory, account_clock(), RETIRE_USR, 0x123,
                         RETIRE_SPLIT_LOADS);
         } else {
