@@ -184,7 +184,7 @@ static void record(CPUX86State *env, RetireRow row, uint64_t ip,
 
     branch_record(&cpu->branch, &cpu->branch_config, cpu->branch_ring,
                   &branch, cpu->pmu->global_status & PMU_STATUS_LBR_FRZ,
-                  retire_clock(&env->retire, retire_left(env)));
+                  retire_cpu_clock(env));
     store_far(env, ip, hold);
 }
 

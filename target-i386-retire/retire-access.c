@@ -148,7 +148,7 @@ static int find_lines(CPUX86State *env, uint64_t addr, uint32_t desc,
 static void retire_access_note(CPUX86State *env, uint32_t desc,
                                RetireMemory what)
 {
-    retire_note(&env->retire.memory, retire_now(env), retire_row(env),
+    retire_note(&env->retire.memory, retire_cpu_clock(env), retire_row(env),
                 desc >> RETIRE_ACCESS_OFFSET_SHIFT & ~TARGET_PAGE_MASK, what);
 }
 
@@ -282,7 +282,7 @@ static void add_to_story(CPUX86State *env, uint64_t addr, uint32_t desc,
     if (i < RETIRE_STORY_ACCESSES &&
         !(i < env->retire.memory.left.nr_accesses &&
           told->access[i].addr == addr &&
-          retire_is_left(&env->retire.memory, retire_now(env),
+          retire_is_left(&env->retire.memory, retire_cpu_clock(env),
                          env->eip))) {
         told->access[i] = (RetireAccess) {
             .addr = addr,

@@ -405,7 +405,7 @@ G_NORETURN void helper_retire_divided(CPUX86State *env)
 void helper_retire_begin(CPUX86State *env, target_ulong ip)
 {
     env->eip = ip;
-    retire_again(&env->retire.memory, retire_now(env), ip);
+    retire_again(&env->retire.memory, retire_cpu_clock(env), ip);
     retire_cpu_begin(env);
 }
 

@@ -186,8 +186,8 @@ static inline int64_t retire_left(CPUX86State *env)
     return retire_budget(env) + env_cpu(env)->icount_extra;
 }
 
-/* All instructions that have been charged while somebody counted */
-static inline uint64_t retire_now(CPUX86State *env)
+/* retire_clock() */
+static inline uint64_t retire_cpu_clock(CPUX86State *env)
 {
     return retire_clock(&env->retire, retire_left(env));
 }
@@ -305,7 +305,7 @@ static inline void retire_restore_state(CPUX86State *env, uint64_t flags,
         /* cpu_restore_state_from_tb() has given them back to the budget. */
         r->armed += insns + RETIRE_INSN_START_LAST(data);
     }
-    retire_unnote(&r->memory, retire_now(env), env->eip);
+    retire_unnote(&r->memory, retire_cpu_clock(env), env->eip);
     if (data >> 32) {
         retire_give_back_memory(&r->memory, retire_row(env),
                                 retire_insn_start_to_memory(data),
@@ -313,7 +313,7 @@ static inline void retire_restore_state(CPUX86State *env, uint64_t flags,
     }
     retire_give_back(r, insns, env->eip);
     tcg_debug_assert(!env->retire_flags || r->armed >= retire_left(env));
-    retire_leave(&r->memory, retire_now(env), env->eip,
+    retire_leave(&r->memory, retire_cpu_clock(env), env->eip,
                  retire_wants(env, RETIRE_WANT_STORY) && !insns ?
                  retire_models(env)->accesses.nr : 0);
 }
