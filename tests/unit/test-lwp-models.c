@@ -1331,27 +1331,27 @@ static void test_memory_account(void)
     const uint64_t rest = 2 * RETIRE_MEMORY_LOAD + 3 * RETIRE_MEMORY_STORE;
     uint64_t n[RETIRE_NR_MEMORY];
     uint64_t clock = 1000;
-    RetireState r = { };
+    RetireMemoryState m = { };
 
     for (int i = 0; i < 3; i++) {
         clock += 4;
-        r.memory.words[RETIRE_USR] += tb;
+        m.words[RETIRE_USR] += tb;
     }
     /* An instruction notes something, then another one does and is left. */
-    retire_note(&r.memory, clock, RETIRE_USR, 0x123, RETIRE_LOAD_L2);
-    retire_note(&r.memory, clock, RETIRE_USR, 0x123, RETIRE_FILL_L2);
-    retire_note(&r.memory, clock, RETIRE_USR, 0x128, RETIRE_LOAD_DRAM);
-    retire_note(&r.memory, clock, RETIRE_USR, 0x128, RETIRE_LOAD_DRAM);
-    retire_unnote(&r.memory, clock, 0x7128);
+    retire_note(&m, clock, RETIRE_USR, 0x123, RETIRE_LOAD_L2);
+    retire_note(&m, clock, RETIRE_USR, 0x123, RETIRE_FILL_L2);
+    retire_note(&m, clock, RETIRE_USR, 0x128, RETIRE_LOAD_DRAM);
+    retire_note(&m, clock, RETIRE_USR, 0x128, RETIRE_LOAD_DRAM);
+    retire_unnote(&m, clock, 0x7128);
     /* What it has noted is taken back once. */
-    retire_unnote(&r.memory, clock, 0x7128);
-    retire_give_back_memory(&r.memory, RETIRE_USR, rest, false);
-    retire_leave(&r.memory, clock, 0x7128, 0);
-    retire_take_memory(&r.memory, RETIRE_OS, n);
+    retire_unnote(&m, clock, 0x7128);
+    retire_give_back_memory(&m, RETIRE_USR, rest, false);
+    retire_leave(&m, clock, 0x7128, 0);
+    retire_take_memory(&m, RETIRE_OS, n);
     for (int i = 0; i < RETIRE_NR_MEMORY; i++) {
         g_assert_cmpint(n[i], ==, 0);
     }
-    retire_take_memory(&r.memory, RETIRE_USR, n);
+    retire_take_memory(&m, RETIRE_USR, n);
     g_assert_cmpint(n[RETIRE_LOADS], ==, 13);
     g_assert_cmpint(n[RETIRE_STORES], ==, 6);
     g_assert_cmpint(n[RETIRE_LOCKED], ==, 3);
@@ -1361,29 +1361,29 @@ static void test_memory_account(void)
 
     /* The same words again: they are another TB's. */
     for (int i = 0; i < 2; i++) {
-        r.memory.words[RETIRE_USR] += tb;
-        retire_give_back_memory(&r.memory, RETIRE_USR, rest, false);
+        m.words[RETIRE_USR] += tb;
+        retire_give_back_memory(&m, RETIRE_USR, rest, false);
     }
-    retire_take_memory(&r.memory, RETIRE_USR, n);
+    retire_take_memory(&m, RETIRE_USR, n);
     g_assert_cmpint(n[RETIRE_LOADS], ==, 6);
     g_assert_cmpint(n[RETIRE_STORES], ==, 0);
     g_assert_cmpint(n[RETIRE_LOCKED], ==, 2);
 
     /* Another instruction, another execution: neither takes it back. */
-    retire_note(&r.memory, clock, RETIRE_OS, 0x20, RETIRE_SPLIT_LOADS);
-    retire_unnote(&r.memory, clock, 0x21);
-    retire_note(&r.memory, clock, RETIRE_OS, 0x20, RETIRE_SPLIT_LOADS);
-    retire_unnote(&r.memory, clock + 1, 0x20);
-    retire_take_memory(&r.memory, RETIRE_OS, n);
+    retire_note(&m, clock, RETIRE_OS, 0x20, RETIRE_SPLIT_LOADS);
+    retire_unnote(&m, clock, 0x21);
+    retire_note(&m, clock, RETIRE_OS, 0x20, RETIRE_SPLIT_LOADS);
+    retire_unnote(&m, clock + 1, 0x20);
+    retire_take_memory(&m, RETIRE_OS, n);
     g_assert_cmpint(n[RETIRE_SPLIT_LOADS], ==, 2);
 
     /* A REP's iteration goes back to where it began. */
-    r.memory.words[RETIRE_OS] = tb;
-    r.memory.word_before = tb;
-    r.memory.words[RETIRE_OS] += RETIRE_MEMORY_LOAD;
-    retire_give_back_memory(&r.memory, RETIRE_OS, rest, true);
-    retire_give_back_memory(&r.memory, RETIRE_OS, rest, true);
-    retire_take_memory(&r.memory, RETIRE_OS, n);
+    m.words[RETIRE_OS] = tb;
+    m.word_before = tb;
+    m.words[RETIRE_OS] += RETIRE_MEMORY_LOAD;
+    retire_give_back_memory(&m, RETIRE_OS, rest, true);
+    retire_give_back_memory(&m, RETIRE_OS, rest, true);
+    retire_take_memory(&m, RETIRE_OS, n);
     g_assert_cmpint(n[RETIRE_LOADS], ==, 5);
 }
 

@@ -17,21 +17,21 @@ enum { BRANCHES = 0x00c4, MISPREDICTED = 0x00c5 };
 /* volatile: the kernel reads it when the program has been interrupted */
 static volatile uint32_t polls;
 
-uint8_t line[64];
-
 static void program(void)
 {
+    static uint8_t line[64];
     uint8_t second = rtc_second();
 
     do {
         uint32_t n = polls++;
+        uint64_t to, left;
 
         while (n) {
             n &= n - 1;
         }
         /* An instruction of many iterations, and one that does not retire */
-        asm volatile("mov $line, %%edi\n mov %0, %%ecx\n rep stosb\n ud2"
-                     : : "i" (sizeof(line)) : "rdi", "rcx", "memory");
+        asm volatile("rep stosb\n ud2" : "=D" (to), "=c" (left)
+                     : "0" (line), "1" (sizeof(line)), "a" (0) : "memory");
     } while (rtc_second() == second);
 }
 
