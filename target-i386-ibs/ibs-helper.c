@@ -66,9 +66,9 @@ static void signal_sample(X86CPU *cpu)
 /* What is known of the fetch, if there was a model to go by */
 static void find_fetch(CPUX86State *env, IbsInsn *insn)
 {
-    const RetireFetch *f = &retire_models(env)->fetch;
+    const RetireFetch *f = insn->story->fetch;
 
-    if (env_archcpu(env)->ibs_caches && f->addr == insn->rip) {
+    if (f && env_archcpu(env)->ibs_caches && f->addr == insn->rip) {
         insn->fetch_missed = f->missed;
         insn->fetch_tlb = f->tlb;
     }

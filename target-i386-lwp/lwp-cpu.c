@@ -4,31 +4,20 @@
 #include "qemu/osdep.h"
 #include "qemu/qemu-print.h"
 #include "qapi/error.h"
-#include "hw/qdev-properties.h"
 #include "system/tcg.h"
 #include "lwp.h"
 #include "trace.h"
 
-static const Property properties[] = {
-    DEFINE_PROP_UINT32("lwp-latency-max", X86CPU,
-                       env.lwp_config.latency_bits, 12),
-    DEFINE_PROP_UINT32("lwp-latency-rnd", X86CPU,
-                       env.lwp_config.latency_round, 4),
+static const RetireProperty properties[] = {
+    RETIRE_PROPERTY("lwp-latency-max", env.lwp_config.latency_bits, 12,
+                    LWP_LATENCY_BITS_MIN, LWP_LATENCY_BITS_MAX),
+    RETIRE_PROPERTY("lwp-latency-rnd", env.lwp_config.latency_round, 4,
+                    0, LWP_LATENCY_ROUND_MAX),
 };
 
 void lwp_class_init(ObjectClass *oc)
 {
-    for (int i = 0; i < ARRAY_SIZE(properties); i++) {
-        retire_class_add_property(oc, &properties[i]);
-    }
-}
-
-void lwp_cpu_init(X86CPU *cpu)
-{
-    LwpConfig *config = &cpu->env.lwp_config;
-
-    config->latency_bits = properties[0].defval.u;
-    config->latency_round = properties[1].defval.u;
+    retire_add_properties(oc, properties, ARRAY_SIZE(properties));
 }
 
 static bool lwp_supported(CPUX86State *env)
@@ -38,7 +27,7 @@ static bool lwp_supported(CPUX86State *env)
 
 static bool has_predictor(X86CPU *cpu)
 {
-    return g_strcmp0(cpu->lwp_branch_predictor, "off") != 0;
+    return retire_models_ops && retire_models_ops->predicts(cpu);
 }
 
 uint64_t lwp_cpu_expand_features(X86CPU *cpu)
@@ -78,6 +67,10 @@ uint64_t lwp_cpu_expand_features(X86CPU *cpu)
     if (!(env->features[FEAT_1_EDX] & CPUID_APIC)) {
         *events &= ~LWP_FLAG_INT;
     }
+    if (!retire_models_ops) {
+        *events &= ~LWP_FLAG(LWP_EVENT_DME) |
+                   env->user_features[FEAT_8000_001C_EDX];
+    }
     /* What goes with an event comes and goes with it (Table 3-1). */
     if (!(*events & LWP_FLAG(LWP_EVENT_DME))) {
         *caps &= ~dme_caps;
@@ -94,28 +87,6 @@ uint64_t lwp_cpu_expand_features(X86CPU *cpu)
     return 0;
 }
 
-static bool check_ranges(const LwpConfig *config, Error **errp)
-{
-    const struct {
-        const char *name;
-        uint32_t val, min, max;
-    } props[] = {
-        { "lwp-latency-max", config->latency_bits,
-          LWP_LATENCY_BITS_MIN, LWP_LATENCY_BITS_MAX },
-        { "lwp-latency-rnd", config->latency_round, 0, LWP_LATENCY_ROUND_MAX },
-    };
-
-    for (int i = 0; i < ARRAY_SIZE(props); i++) {
-        if (props[i].val < props[i].min || props[i].val > props[i].max) {
-            error_setg(errp, "Property '%s' must be between %" PRIu32 " and %"
-                       PRIu32 ", not %" PRIu32, props[i].name, props[i].min,
-                       props[i].max, props[i].val);
-            return false;
-        }
-    }
-    return true;
-}
-
 bool lwp_cpu_realize(X86CPU *cpu, Error **errp)
 {
     LwpConfig *config = &cpu->env.lwp_config;
@@ -127,7 +98,9 @@ bool lwp_cpu_realize(X86CPU *cpu, Error **errp)
     config->features = cpu->env.features[FEAT_8000_001C_EDX];
     config->caps = cpu->env.features[FEAT_8000_001C_ECX];
     loads = config->features & LWP_FLAG(LWP_EVENT_DME);
-    if (!check_ranges(config, errp) || !retire_cpu_realize(cpu, errp)) {
+    if (loads && !retire_models_ops) {
+        error_setg(errp, "Feature 'lwp-dme' needs models of caches, which this "
+                   "QEMU has been built without");
         return false;
     }
     if ((config->caps & LWP_CAP_PREDICTION) && !has_predictor(cpu)) {

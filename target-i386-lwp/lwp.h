@@ -30,9 +30,8 @@
     .tcg_features = LWP_FLAG_EVENTS | LWP_FLAG_INT,                   \
 }
 
-/* Properties "lwp-*" that are not those of the models, and their defaults */
+/* Properties "lwp-*" that are not those of the models */
 void lwp_class_init(ObjectClass *oc);
-void lwp_cpu_init(X86CPU *cpu);
 
 /*
  * Fill in CPUID Fn8000_001C EDX of a CPU that has LWP: one whose model names

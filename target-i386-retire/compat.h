@@ -4,13 +4,6 @@
 #ifndef I386_RETIRE_COMPAT_H
 #define I386_RETIRE_COMPAT_H
 
-static inline CPUCacheInfo **retire_level(CPUCaches *c, RetireLevel level)
-{
-    return level == RETIRE_L1D ? &c->l1d_cache :
-           level == RETIRE_L1I ? &c->l1i_cache :
-           level == RETIRE_L2 ? &c->l2_cache : &c->l3_cache;
-}
-
 #if QEMU_VERSION_MAJOR == 10 && QEMU_VERSION_MINOR == 0
 
 #include "exec/exec-all.h"
@@ -27,24 +20,6 @@ static inline void retire_get_tb_state(CPUX86State *env, vaddr *pc,
                                        uint64_t *cs_base, uint32_t *flags)
 {
     cpu_get_tb_cpu_state(env, pc, cs_base, flags);
-}
-
-/* The cache that CPUID shows a guest of this vendor and cpuid_level */
-static inline CPUCacheInfo *retire_get_cpuid_cache(CPUX86State *env,
-                                                   RetireLevel level)
-{
-    return *retire_level(!IS_INTEL_CPU(env) ? &env->cache_info_amd :
-                         env->cpuid_level < 4 ? &env->cache_info_cpuid2 :
-                         &env->cache_info_cpuid4, level);
-}
-
-/* Have all of CPUID show @info. */
-static inline void retire_set_cpuid_cache(CPUX86State *env, RetireLevel level,
-                                          CPUCacheInfo *info)
-{
-    *retire_level(&env->cache_info_cpuid2, level) = info;
-    *retire_level(&env->cache_info_cpuid4, level) = info;
-    *retire_level(&env->cache_info_amd, level) = info;
 }
 
 #else
@@ -76,20 +51,6 @@ static inline void retire_get_tb_state(CPUX86State *env, vaddr *pc,
     *flags = s.flags;
 }
 #endif
-
-static inline CPUCacheInfo *retire_get_cpuid_cache(CPUX86State *env,
-                                                   RetireLevel level)
-{
-    return *retire_level(&env->cache_info, level);
-}
-
-static inline void retire_set_cpuid_cache(CPUX86State *env, RetireLevel level,
-                                          CPUCacheInfo *info)
-{
-    *retire_level(&env->cache_info, level) = info;
-    env->enable_legacy_cpuid2_cache = false;
-    env->enable_legacy_vendor_cache = false;
-}
 
 #endif
 

@@ -13,7 +13,6 @@
 #include "exec/helper-proto.h"
 #include "accel/tcg/cpu-ops.h"
 #include "accel/tcg/internal-common.h"
-#include "accel/tcg/tb-context.h"
 #endif
 
 /*
@@ -23,14 +22,18 @@
 QEMU_BUILD_BUG_ON(offsetof(CPUX86State, end_init_save) -
                   offsetof(CPUX86State, retire) > 2 * KiB);
 
+const RetireModelsOps *retire_models_ops;
+
 void retire_add_observer(X86CPU *cpu, const RetireObserver *observer,
                          bool caches)
 {
     int n = 0;
 
-    if (!cpu->retire_models) {
-        cpu->retire_models = g_new0(RetireModels, 1);
-        retire_predictor_init(&cpu->retire_models->predictor);
+    if (!cpu->retire_told) {
+        cpu->retire_told = g_new0(RetireTold, 1);
+        if (retire_models_ops) {
+            retire_models_ops->add(cpu);
+        }
     }
     while (cpu->retire_observer[n]) {
         n++;
@@ -39,8 +42,8 @@ void retire_add_observer(X86CPU *cpu, const RetireObserver *observer,
     cpu->retire_observer[n] = observer;
     cpu->retire_config.has_caches |= caches;
     if (observer->taken) {
-        assert(!cpu->retire_models->taken);
-        cpu->retire_models->taken = observer;
+        assert(!cpu->retire_told->taken);
+        cpu->retire_told->taken = observer;
     }
 }
 
@@ -68,15 +71,15 @@ static void settle_details(CPUX86State *env, RetireTotals *n)
         n->branches = retire_take_branches(r, branches) ? branches : NULL;
     }
     if (retire_wants(env, RETIRE_WANT_ACCESSES)) {
-        retire_take_memory(&r->memory, r->row, memory);
+        retire_models_ops->take(env, memory);
         n->memory = memory;
     }
     if (retire_wants(env, RETIRE_WANT_FP)) {
-        n->fp = retire_models(env)->fp[r->row];
+        n->fp = retire_told(env)->fp[r->row];
     }
     report(env, n);
     if (n->fp) {
-        memset(retire_models(env)->fp, 0, sizeof(retire_models(env)->fp));
+        memset(retire_told(env)->fp, 0, sizeof(retire_told(env)->fp));
     }
 }
 
@@ -145,7 +148,7 @@ RetireDistance retire_cpu_arm(CPUX86State *env)
     RETIRE_FOREACH_TOLD(env, o) {
         (*o)->distance(env, r->row, &d);
     }
-    if (retire_models(env)->ranges_differ) {
+    if (retire_told(env)->ranges_differ) {
         d.insns = 0;
     }
     if (r->runs) {
@@ -163,10 +166,10 @@ static void ask_wants(CPUX86State *env)
 {
     X86CPU *cpu = env_archcpu(env);
     RetireState *r = &env->retire;
-    RetireModels *models = retire_models(env);
+    RetireTold *told = retire_told(env);
     RetireWants wants = 0, common = RETIRE_WANT_RANGE;
-    const RetireObserver **last = models->told;
-    uint64_t told = 0;
+    const RetireObserver **last = told->observer;
+    uint64_t observers = 0;
 
     r->row = retire_row(env);
     for (int i = 0; i < RETIRE_MAX_OBSERVERS; i++) {
@@ -175,16 +178,19 @@ static void ask_wants(CPUX86State *env)
 
         if (w) {
             *last++ = o;
-            told |= 1u << i;
+            observers |= 1u << i;
             wants |= w;
             common &= w;
         }
     }
     *last = NULL;
-    models->wants = wants;
+    if (!retire_models_ops) {
+        wants &= ~RETIRE_WANT_OF_MODELS;
+    }
+    told->wants = wants;
     /* Ranges that differ are rare: each instruction is observed instead. */
-    models->ranges_differ = wants & ~common & RETIRE_WANT_RANGE;
-    if (models->ranges_differ) {
+    told->ranges_differ = wants & ~common & RETIRE_WANT_RANGE;
+    if (told->ranges_differ) {
         wants &= ~RETIRE_WANT_RANGE;
     }
     if (!(wants & RETIRE_WANT_RANGE)) {
@@ -193,19 +199,19 @@ static void ask_wants(CPUX86State *env)
     }
     env->retire_flags = (uint64_t)(wants & RETIRE_WANT_OF_TBS) <<
                         RETIRE_TB_WANTS_SHIFT |
-                        told << RETIRE_TB_OBSERVERS_SHIFT;
+                        observers << RETIRE_TB_OBSERVERS_SHIFT;
 }
 
 /* When that is known, and nothing is to be reported */
 static void go_on(CPUX86State *env)
 {
-    RetireWants wants = retire_models(env)->wants;
+    RetireWants wants = retire_told(env)->wants;
 
     if (wants) {
         retire_cpu_arm(env);
     }
     if (wants & (RETIRE_WANT_SOURCES | RETIRE_WANT_FETCHES)) {
-        retire_cpu_use_caches(env, wants);
+        retire_models_ops->update(env, wants);
     }
 }
 
@@ -273,8 +279,9 @@ void retire_delivered(CPUX86State *env, RetireRow row, uint64_t ip, int vector)
 {
     X86CPU *cpu = env_archcpu(env);
 
-    /* A handler may be where what has faulted was. */
-    env->retire.memory.left.ip = ~ip;
+    if (retire_models_ops) {
+        retire_models_ops->delivered(env, ip);
+    }
     if (vector == RETIRE_VECTOR_INT && cpu->retire_observer[0]) {
         RetireStory story = {
             .ip = ip, .row = row, .is_far = true, .entry = true,
@@ -338,17 +345,6 @@ void retire_cpu_begin(CPUX86State *env)
     retire_set_budget(env, budget);
 }
 
-RetireCode *retire_code(CPUX86State *env)
-{
-    RetireCode *code = &retire_models(env)->code;
-    unsigned flushes = qatomic_read(&tb_ctx.tb_flush_count);
-
-    if (unlikely(code->flushes != flushes)) {
-        *code = (RetireCode) { .flushes = flushes };
-    }
-    return code;
-}
-
 void retire_tb_expired(CPUState *cs, const TranslationBlock *tb)
 {
     CPUX86State *env = cpu_env(cs);
@@ -405,7 +401,9 @@ G_NORETURN void helper_retire_divided(CPUX86State *env)
 void helper_retire_begin(CPUX86State *env, target_ulong ip)
 {
     env->eip = ip;
-    retire_again(&env->retire.memory, retire_cpu_clock(env), ip);
+    if (retire_models_ops) {
+        retire_models_ops->begin(env, ip);
+    }
     retire_cpu_begin(env);
 }
 
@@ -415,7 +413,6 @@ void helper_retire_begin(CPUX86State *env, target_ulong ip)
  */
 void helper_retire_observe(CPUX86State *env, target_ulong ip, uint32_t desc)
 {
-    const RetireAccesses *accesses = &retire_models(env)->accesses;
     RetireStory story = {
         .ip = ip,
         .next = ip + (desc >> RETIRE_DESC_LENGTH_SHIFT),
@@ -427,15 +424,10 @@ void helper_retire_observe(CPUX86State *env, target_ulong ip, uint32_t desc)
         .entry = desc & RETIRE_ROW_ENTRY,
         .int1 = (uint16_t)desc == X86_RETIRE_INT1,
         .trap = (desc & RETIRE_DESC_TF) || env_cpu(env)->watchpoint_hit,
-        .access = accesses->access,
-        .nr_accesses = desc & RETIRE_DESC_STORY ? accesses->nr : 0,
     };
 
-    if (story.branch && retire_wants(env, RETIRE_WANT_PREDICT)) {
-        uint64_t last = retire_models(env)->predictor.last;
-
-        story.predicted = !(last & RETIRE_BRANCH_UNEXPECTED);
-        story.mispredicted = last & RETIRE_BRANCH_MISPREDICTED;
+    if (retire_models_ops) {
+        retire_models_ops->tell(env, &story, desc);
     }
     observe(env, &story,
             desc >> RETIRE_DESC_OBSERVERS_SHIFT & RETIRE_ALL_OBSERVERS,
@@ -446,7 +438,7 @@ void helper_retire_observe(CPUX86State *env, target_ulong ip, uint32_t desc)
 void helper_retire_taken(CPUX86State *env, target_ulong from, target_ulong to,
                          uint64_t what, uint32_t observed)
 {
-    retire_models(env)->taken->taken(env, from, to,
+    retire_told(env)->taken->taken(env, from, to,
                                      what & RETIRE_BRANCH_MISPREDICTED,
                                      observed);
 }
@@ -461,14 +453,11 @@ void helper_retire_repeat(CPUX86State *env, uint32_t charged, target_ulong ip)
 
     if (!charged) {
         unsigned told = retire_tb_observers(env->retire_flags);
-        const RetireAccesses *accesses = &retire_models(env)->accesses;
-        RetireStory story = {
-            .ip = ip, .row = r->row, .part = true,
-            .access = accesses->access,
-            .nr_accesses = retire_wants(env, RETIRE_WANT_STORY) ?
-                           accesses->nr : 0,
-        };
+        RetireStory story = { .ip = ip, .row = r->row, .part = true };
 
+        if (retire_wants(env, RETIRE_WANT_STORY)) {
+            retire_models_ops->tell(env, &story, RETIRE_DESC_STORY);
+        }
         env->eip = ip;
         observe(env, &story, told, true);
         return;

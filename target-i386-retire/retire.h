@@ -6,6 +6,7 @@
 
 #include "cpu.h"
 #include "exec/translation-block.h"
+#include "hw/qdev-properties.h"
 #include "tcg/debug-assert.h"
 #include "compat.h"
 
@@ -87,54 +88,42 @@ static inline RetireRow retire_row(CPUX86State *env)
 }
 
 /* NULL as long as the CPU has no observer */
-static inline RetireModels *retire_models(CPUX86State *env)
+static inline RetireTold *retire_told(CPUX86State *env)
 {
-    return env_archcpu(env)->retire_models;
+    return env_archcpu(env)->retire_told;
 }
 
 #define RETIRE_FOREACH_TOLD(env, o) \
-    for (const RetireObserver **(o) = retire_models(env)->told; *(o); (o)++)
-
-/* A processor's TLB forgets its pages, or only those that are not @global. */
-static inline void retire_tlb_flushed(CPUX86State *env, bool global)
-{
-    RetireModels *models = retire_models(env);
-
-    if (unlikely(models && models->tlb.used)) {
-        retire_tlb_flush(&models->tlb, global);
-    }
-}
+    for (const RetireObserver **(o) = retire_told(env)->observer; *(o); (o)++)
 
 /*
- * All of the TLB has been flushed, and this is not the end of an instruction,
- * behind which cpu_sync_retire() sees that.
+ * Properties that are numbers, with their defaults, and the ranges of what else
+ * they may be set to.  They are the class's, and have no default that would be
+ * set by a visitor, because each thread of a program is a CPU.
  */
-static inline void retire_mapping_changed(CPUX86State *env)
-{
-    RetireModels *models = retire_models(env);
+typedef struct RetireProperty {
+    Property prop;
+    uint32_t min, max;
+} RetireProperty;
 
-    if (models && qemu_cpu_is_self(env_cpu(env))) {
-        retire_filter_clear(&models->filter);
-    }
-}
+#define RETIRE_PROPERTY(name, field, value, min, max)                   \
+    { DEFINE_PROP_UINT32(name, X86CPU, field, value), min, max }
 
-/*
- * The properties of the models, and that of retire-test.c.  They are the
- * class's, and have no default that would be set by a visitor, because each
- * thread of a program is a CPU.
- */
+/* Each CPU gets the defaults of those when it is made, and they are checked. */
+void retire_add_properties(ObjectClass *oc, const RetireProperty *p, int n);
+
+/* Any other property of the class: who makes the CPU sets its default. */
+void retire_add_property(ObjectClass *oc, const Property *prop);
+
+/* The account's own; realize() is to be called before observers are added. */
 void retire_class_init(ObjectClass *oc);
-void retire_test_class_init(ObjectClass *oc);
-
-/* Such a property: who makes the CPU sets its default. */
-void retire_class_add_property(ObjectClass *oc, const Property *prop);
-
-/* When a CPU is made: the defaults of the models' properties. */
 void retire_cpu_init(X86CPU *cpu);
-
-/* Check these properties; to be called before there are observers. */
 bool retire_cpu_realize(X86CPU *cpu, Error **errp);
 void retire_cpu_unrealize(X86CPU *cpu);
+
+/* That of retire-test.c, and its observer. */
+void retire_test_class_init(ObjectClass *oc);
+void retire_test_realize(X86CPU *cpu);
 
 /*
  * Tell @observer what retires; it has to have caches if @caches.  Who may raise
@@ -143,15 +132,49 @@ void retire_cpu_unrealize(X86CPU *cpu);
 void retire_add_observer(X86CPU *cpu, const RetireObserver *observer,
                          bool caches);
 
-/* When all observers are there, and CPUID has its caches: make the caches. */
-bool retire_cpu_realize_caches(X86CPU *cpu, Error **errp);
-void retire_test_realize(X86CPU *cpu);  /* and its observer, before that */
+/*
+ * The models of caches, TLBs and branches: what the account has to tell them.
+ * Without any, RETIRE_WANT_OF_MODELS is not heard.
+ */
+typedef struct RetireModelsOps {
+    /* @cpu gets its first observer. */
+    void (*add)(X86CPU *cpu);
+    /* They start afresh. */
+    void (*flush)(X86CPU *cpu);
+    /* Whether branches are predicted */
+    bool (*predicts)(X86CPU *cpu);
+    /* Who wants what, or the mapping, may have changed. */
+    void (*update)(CPUX86State *env, RetireWants wants);
+    /* What has been counted in RetireState.row; from then on it has been. */
+    void (*take)(CPUX86State *env, uint64_t n[RETIRE_NR_MEMORY]);
+    /* The instruction at effective address @ip begins. */
+    void (*begin)(CPUX86State *env, uint64_t ip);
+    /*
+     * A TB is left at the one at EIP, whose insn_start has @data.  @clock was
+     * retire_cpu_clock() before what does not retire was given back.
+     */
+    void (*leave)(CPUX86State *env, uint64_t data, uint64_t clock);
+    /*
+     * A helper is about to access [@addr, @addr + @size) on behalf of the
+     * current instruction, with the privilege of the program.  Does not return
+     * if that has to be executed again.
+     */
+    void (*access)(CPUX86State *env, vaddr addr, unsigned size,
+                   MMUAccessType type, uintptr_t ra);
+    /* What they know of an instruction that is observed, see there for @desc */
+    void (*tell)(CPUX86State *env, RetireStory *story, uint32_t desc);
+    /* An exception or interrupt has been delivered, which came at @ip. */
+    void (*delivered)(CPUX86State *env, uint64_t ip);
+} RetireModelsOps;
 
-/* What all CPUs share; NULL if there are no caches. */
-extern RetireUncore *retire_uncore;
+extern const RetireModelsOps *retire_models_ops;    /* or NULL */
 
-/* The models of caches and branches start afresh. */
-void retire_cpu_flush(X86CPU *cpu);
+static inline void retire_cpu_flush(X86CPU *cpu)
+{
+    if (retire_models_ops) {
+        retire_models_ops->flush(cpu);
+    }
+}
 
 /* Report what has retired; or only RetireTotals.misses, in mid-TB. */
 void retire_cpu_settle(CPUX86State *env);
@@ -162,12 +185,6 @@ RetireDistance retire_cpu_arm(CPUX86State *env);
 
 /* The instruction at EIP is next: RetireObserver.begin. */
 void retire_cpu_begin(CPUX86State *env);
-
-/*
- * Caches and TLBs are going to be asked, as far as @wants says; the mapping may
- * have changed.
- */
-void retire_cpu_use_caches(CPUX86State *env, RetireWants wants);
 
 /* Let @n more instructions retire, or as many as icount has. */
 void retire_set_budget(CPUX86State *env, int64_t n);
@@ -229,49 +246,16 @@ void retire_tb_expired(CPUState *cs, const TranslationBlock *tb);
  */
 G_NORETURN void retire_restart(CPUX86State *env, uintptr_t ra, uint32_t cflags);
 
-/* It is empty if there has been a flush. */
-RetireCode *retire_code(CPUX86State *env);
-
-/*
- * Descriptor of an access: RETIRE_ACCESS_LIMIT has RETIRE_LINE_SIZE less its
- * size, and this.
- */
-#define RETIRE_ACCESS_LIMIT     0x7fu
-#define RETIRE_ACCESS_STORE     (1u << 7)
-#define RETIRE_ACCESS_LOAD      (1u << 9)
-#define RETIRE_ACCESS_OBSERVED  (1u << 10)  /* its instruction is */
-#define RETIRE_ACCESS_MMU_IDX_SHIFT 11      /* 5 bits */
-#define RETIRE_ACCESS_OFFSET_SHIFT 16       /* if counted: its address */
-#define RETIRE_ACCESS_LOCKED    (1u << 28)  /* for its story */
-
-/* Called if the filter does not know that an access changes nothing. */
-void retire_filter_miss(CPUX86State *env, uint64_t addr, uint32_t desc,
-                        uintptr_t ra);
-
 /*
  * Beside cc_op, each insn_start has what the TB has charged too much if this
- * instruction does not retire; whether icount has one more than that, because
- * the TB has not charged its last instruction; and loads, stores and locked
- * loads, unless it is a REP that counts its own.
+ * instruction does not retire, and whether icount has one more than that,
+ * because the TB has not charged its last instruction; bits 63:32 are the
+ * models'.
  */
 #define RETIRE_INSN_START(insns, last) ((insns) << 8 | (last) << 24)
 #define RETIRE_INSN_START_CC_OP(data) ((data) & 0xff)
 #define RETIRE_INSN_START_INSNS(data) ((data) >> 8 & 0xffff)
 #define RETIRE_INSN_START_LAST(data) ((data) >> 24 & 1)
-#define RETIRE_INSN_START_REPEATS   (1ull << 63)
-
-static inline uint64_t retire_insn_start_memory(uint64_t n)
-{
-    return (n & 0xfff) << 32 | (n >> 24 & 0xfff) << 44 | (n >> 48 & 0x7f) << 56;
-}
-
-static inline uint64_t retire_insn_start_to_memory(uint64_t data)
-{
-    return (data >> 32 & 0xfff) * RETIRE_MEMORY_LOAD +
-           (data >> 44 & 0xfff) * RETIRE_MEMORY_STORE +
-           (data >> 56 & 0x7f) * RETIRE_MEMORY_LOCKED;
-}
-
 /* What makes an effective address of code a linear one, see there: */
 static inline uint32_t retire_cs_base(CPUX86State *env)
 {
@@ -297,6 +281,7 @@ static inline void retire_restore_state(CPUX86State *env, uint64_t flags,
 {
     RetireState *r = &env->retire;
     uint32_t insns = RETIRE_INSN_START_INSNS(data);
+    uint64_t clock;
 
     if (!retire_tb_observers(flags)) {
         /* It has charged nothing, even if it has begun something. */
@@ -305,53 +290,23 @@ static inline void retire_restore_state(CPUX86State *env, uint64_t flags,
         /* cpu_restore_state_from_tb() has given them back to the budget. */
         r->armed += insns + RETIRE_INSN_START_LAST(data);
     }
-    retire_unnote(&r->memory, retire_cpu_clock(env), env->eip);
-    if (data >> 32) {
-        retire_give_back_memory(&r->memory, retire_row(env),
-                                retire_insn_start_to_memory(data),
-                                data & RETIRE_INSN_START_REPEATS);
-    }
+    clock = retire_cpu_clock(env);
     retire_give_back(r, insns, env->eip);
     tcg_debug_assert(!env->retire_flags || r->armed >= retire_left(env));
-    retire_leave(&r->memory, retire_cpu_clock(env), env->eip,
-                 retire_wants(env, RETIRE_WANT_STORY) && !insns ?
-                 retire_models(env)->accesses.nr : 0);
+    if (retire_models_ops) {
+        retire_models_ops->leave(env, data, clock);
+    }
 }
 
-/*
- * A helper is about to access [@addr, @addr + @size) on behalf of the current
- * instruction, with the privilege of the program.  Does not return if that has
- * to be executed again.
- */
-void retire_cpu_access(CPUX86State *env, vaddr addr, unsigned size,
-                       MMUAccessType type, uintptr_t ra);
-
-static inline void retire_access(CPUX86State *env, vaddr addr, unsigned size,
-                                 MMUAccessType type, uintptr_t ra)
+/* RetireModelsOps.access, if anybody wants to know of it; returns @addr. */
+static inline vaddr retire_access(CPUX86State *env, vaddr addr, unsigned size,
+                                  MMUAccessType type, uintptr_t ra)
 {
     if (unlikely(retire_wants(env, RETIRE_WANT_ACCESSES |
                                    RETIRE_WANT_SOURCES | RETIRE_WANT_STORY))) {
-        retire_cpu_access(env, addr, size, type, ra);
+        retire_models_ops->access(env, addr, size, type, ra);
     }
-}
-
-/* That and the access, for what pops at the privilege of @mmu_idx */
-uint16_t retire_lduw_mmuidx(CPUX86State *env, vaddr addr, int mmu_idx,
-                            uintptr_t ra);
-uint32_t retire_ldl_mmuidx(CPUX86State *env, vaddr addr, int mmu_idx,
-                           uintptr_t ra);
-uint64_t retire_ldq_mmuidx(CPUX86State *env, vaddr addr, int mmu_idx,
-                           uintptr_t ra);
-
-/* INVLPG: what the filter knows may be elsewhere. */
-static inline void retire_page_flushed(CPUX86State *env, uint64_t addr)
-{
-    RetireModels *models = retire_models(env);
-
-    if (models) {
-        models->filter.mapping = 0;
-        retire_tlb_flush_page(&models->tlb, addr);
-    }
+    return addr;
 }
 
 /* An instruction at CPL 0 has retired; no TB has charged it. */

@@ -10,7 +10,33 @@
 #include <stdint.h>
 #include <string.h>
 #include "memory.h"
-#include "predictor.h"
+
+/* Whose instructions they are. */
+typedef enum RetireRow {
+    RETIRE_OS,              /* CPL 0, real mode */
+    RETIRE_USR,             /* CPL 1 to 3, virtual-8086 mode */
+    RETIRE_NR_ROWS
+} RetireRow;
+
+/* What a branch is, for filters and for its prediction; as BranchClass */
+typedef enum RetireBranch {
+    RETIRE_BRANCH_NONE,     /* not a branch, or one that is never counted */
+    RETIRE_BRANCH_COND,     /* Jcc, J(E/R)CXZ, LOOPcc */
+    RETIRE_BRANCH_JMP_ABS,  /* through register or memory */
+    RETIRE_BRANCH_JMP,      /* relative */
+    RETIRE_BRANCH_CALL_ABS, /* through register or memory */
+    RETIRE_BRANCH_CALL,     /* relative */
+    RETIRE_BRANCH_RET,
+    RETIRE_NR_BRANCHES
+} RetireBranch;
+
+/*
+ * What is added to RetireState.branches[] for a branch, and more if it was
+ * predicted wrongly: the budget sees to it that neither sum overflows.  The
+ * latter is 1, because that is what a comparison of targets yields.
+ */
+#define RETIRE_BRANCH_ONE           (1ull << 24)
+#define RETIRE_BRANCH_MISPREDICTED  1ull
 
 /* What branches did; each is in one of the classes up to RETIRE_FAR. */
 typedef enum RetireClass {
@@ -53,29 +79,19 @@ typedef enum RetireFpKind {
 
 #define RETIRE_NR_FP        (RETIRE_FP_NR_WIDTHS * RETIRE_FP_NR_KINDS)
 
-/* What clocks and caches there are; the same for all processors. */
+/* What clocks there are, and who asks for models; the same for all CPUs. */
 typedef struct RetireConfig {
     uint32_t insn_clocks;   /* CPU clocks that an instruction takes */
     uint32_t refclk_ratio;  /* reference clocks in RETIRE_REFCLK_UNIT of them */
     uint32_t latency[RETIRE_NR_SOURCES];    /* of a miss, CPU clocks */
     uint32_t latency_worst; /* of a load in two lines */
-    RetireGeometry cache[RETIRE_NR_GEOMETRIES];
-    RetireTlbConfig tlb;
-    bool has_caches;        /* somebody may want them, */
+    bool has_caches;        /* somebody may want their models, */
     bool caches_of_cpuid;   /* and they are those that CPUID shows, */
     bool family_15h;        /* but for those, of which it shows nothing */
 } RetireConfig;
 
 #define RETIRE_MAX_OBSERVERS    5
 #define RETIRE_ALL_OBSERVERS    ((1u << RETIRE_MAX_OBSERVERS) - 1)
-
-/* What is known of translated code, which has been flushed @flushes times */
-typedef struct RetireCode {
-    unsigned flushes;
-    /* A return address, and what its instruction's insn_start has */
-    uintptr_t ra;
-    uint64_t start[2];
-} RetireCode;
 
 /*
  * What an observer wants.  All observers' wants together are flags of TBs:
@@ -109,29 +125,28 @@ typedef enum RetireWants {
 
 #define RETIRE_WANT_OF_TBS  0x7ffff
 
+/* What nobody gets without models */
+#define RETIRE_WANT_OF_MODELS (RETIRE_WANT_PREDICT | RETIRE_WANT_ACCESSES | \
+                               RETIRE_WANT_SOURCES | RETIRE_WANT_STORY | \
+                               RETIRE_WANT_FETCHES | RETIRE_WANT_TLB | \
+                               RETIRE_WANT_LINES)
+
 #define RETIRE_WANT_LBR_OF(branch) (1 << (6 + (branch)))
 
-/* What translated code looks into */
-typedef struct RetireModels {
-    /* Who is told, and NULL; who has been added last is told first. */
-    const struct RetireObserver *told[RETIRE_MAX_OBSERVERS + 1];
+/* Who is told, and what translated code looks into for them */
+typedef struct RetireTold {
+    /* Ended by NULL; who has been added last is told first. */
+    const struct RetireObserver *observer[RETIRE_MAX_OBSERVERS + 1];
     const struct RetireObserver *taken;     /* who has RETIRE_WANT_TAKEN */
-    RetireWants wants;      /* of all who are told */
+    RetireWants wants;      /* of all of them */
     bool ranges_differ;     /* so each instruction is observed */
-    RetireFilter filter;
-    RetirePredictor predictor;
-    RetireAccesses accesses;
-    RetireFetch fetch;
     uint64_t fp[RETIRE_NR_ROWS][RETIRE_NR_FP];  /* retired, not reported yet */
-    RetireTlb tlb;
-    RetireCode code;
-} RetireModels;
+} RetireTold;
 
 #define RETIRE_REFCLK_UNIT      1000
 #define RETIRE_INSN_CLOCKS_MAX  1000
 #define RETIRE_REFCLK_RATIO_MAX 10000
 #define RETIRE_LATENCY_MAX      1000000
-#define RETIRE_ASSOC_MAX        128
 
 /* Instructions; the budget has 16 bits, also when icount gives some back. */
 #define RETIRE_BUDGET_MAX   65000
@@ -161,7 +176,6 @@ typedef struct RetireState {
      * RETIRE_BRANCH_ONE; the budget sees to it that they are not too many.
      */
     uint64_t branches[RETIRE_FAR];
-    RetireMemoryState memory;
 } RetireState;
 
 /* How much may retire before an observer has to look behind an instruction. */
@@ -201,6 +215,7 @@ typedef struct RetireStory {
     /* The first RETIRE_STORY_ACCESSES; of a REP, of its last iteration. */
     const RetireAccess *access;
     uint32_t nr_accesses;
+    const RetireFetch *fetch;   /* RETIRE_WANT_FETCHES, or NULL */
 } RetireStory;
 
 /* A load that misses L1D. */

@@ -12,8 +12,8 @@
 #include <string.h>
 #include "fuzz.h"
 #include "input.h"
-#include "retire/engine/cache.h"
-#include "retire/engine/predictor.h"
+#include "models/engine/cache.h"
+#include "models/engine/predictor.h"
 
 #define NR_CPUS     3
 #define MAX_LINES   2048        /* of a cache */

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The model of branch prediction, by target-i386-retire/engine/predictor.h."""
+"""The model of branch prediction, by target-i386-models/engine/predictor.h."""
 
 import x86
 

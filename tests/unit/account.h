@@ -7,9 +7,10 @@
 #ifndef ACCOUNT_H
 #define ACCOUNT_H
 
-#include "retire/engine/retire.h"
+#include "models/engine/notes.h"
 
 static RetireState account;
+static RetireMemoryState account_memory;     /* CPUX86State.retire_memory */
 static uint16_t budget;         /* CPUState.neg.icount_decr.u16.low */
 static int64_t extra;           /* CPUState.icount_extra */
 static bool icount;
@@ -49,6 +50,7 @@ static inline void account_restart(int64_t n)
 static inline void account_reset(bool with_icount, int64_t n)
 {
     memset(&account, 0, sizeof(account));
+    memset(&account_memory, 0, sizeof(account_memory));
     account.ip_span = UINT64_MAX;
     icount = with_icount;
     account_restart(n);
@@ -140,9 +142,9 @@ static inline void account_leave_noted(const AccountTB *tb, uint32_t retired,
         budget += (uint16_t)(tb->n - retired);
         account.armed += insns + (charges && tb->last);
     }
-    retire_unnote(&account.memory, account_clock(), ip);
+    retire_unnote(&account_memory, account_clock(), ip);
     retire_give_back(&account, insns, ip);
-    retire_leave(&account.memory, account_clock(), ip, nr_accesses);
+    retire_leave(&account_memory, account_clock(), ip, nr_accesses);
 }
 
 static inline void account_leave(const AccountTB *tb, uint32_t retired,

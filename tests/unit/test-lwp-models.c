@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <glib.h>
-#include "retire/engine/cache.h"
-#include "retire/engine/predictor.h"
+#include "models/engine/cache.h"
+#include "models/engine/predictor.h"
 #include "account.h"
 
 #define CPUS        4
@@ -1416,47 +1416,47 @@ static void test_executed_again(void)
             };
 
             g_assert_true(account_begin(&tb));
-            retire_again(&r->memory, account_clock(), 0x5123);
+            retire_again(&account_memory, account_clock(), 0x5123);
             /* What is counted each time, and what is only missed once */
-            retire_note(&r->memory, account_clock(), RETIRE_USR, 0x123,
+            retire_note(&account_memory, account_clock(), RETIRE_USR, 0x123,
                         RETIRE_LOADS);
-            retire_note(&r->memory, account_clock(), RETIRE_USR, 0x123,
+            retire_note(&account_memory, account_clock(), RETIRE_USR, 0x123,
                         RETIRE_SPLIT_LOADS);
             if (!left) {
-                retire_note(&r->memory, account_clock(), RETIRE_USR, 0x123,
+                retire_note(&account_memory, account_clock(), RETIRE_USR, 0x123,
                             RETIRE_LOAD_DRAM);
             }
             account_leave_noted(&tb, tb.n - 1, 0x5123, 2);
             g_assert_cmpuint(account_clock(), ==, 3);
             /* The CPU leaves its loop and enters it. */
-            retire_take_memory(&r->memory, RETIRE_USR, n);
+            retire_take_memory(&account_memory, RETIRE_USR, n);
             g_assert_cmpint(n[RETIRE_LOADS], ==, 0);
             g_assert_cmpint(n[RETIRE_LOAD_DRAM], ==, 0);
             retire_take(r, account_left());
             account_restart(5000);
             account_set_budget(500);
         }
-        g_assert_true(retire_is_left(&r->memory, account_clock(), 0x5123));
-        g_assert_false(retire_is_left(&r->memory, account_clock(), 0x5124));
+        g_assert_true(retire_is_left(&account_memory, account_clock(), 0x5123));
+        g_assert_false(retire_is_left(&account_memory, account_clock(), 0x5124));
         if (t[k].again) {
-            retire_again(&r->memory, account_clock(), 0x5123);
-            retire_note(&r->memory, account_clock(), RETIRE_USR, 0x123,
+            retire_again(&account_memory, account_clock(), 0x5123);
+            retire_note(&account_memory, account_clock(), RETIRE_USR, 0x123,
                         RETIRE_LOADS);
-            retire_note(&r->memory, account_clock(), RETIRE_USR, 0x123,
+            retire_note(&account_memory, account_clock(), RETIRE_USR, 0x123,
                         RETIRE_SPLIT_LOADS);
         } else {
             /* Its handler has retired something when it comes again. */
             g_assert_true(account_begin(&(AccountTB) { .n = 1 }));
-            g_assert_false(retire_is_left(&r->memory, account_clock(), 0x5123));
-            retire_again(&r->memory, account_clock(), 0x5123);
+            g_assert_false(retire_is_left(&account_memory, account_clock(), 0x5123));
+            retire_again(&account_memory, account_clock(), 0x5123);
         }
-        retire_take_memory(&r->memory, RETIRE_USR, n);
+        retire_take_memory(&account_memory, RETIRE_USR, n);
         g_assert_cmpint(n[RETIRE_LOADS], ==, t[k].accesses);
         g_assert_cmpint(n[RETIRE_SPLIT_LOADS], ==, t[k].splits);
         g_assert_cmpint(n[RETIRE_LOAD_DRAM], ==, t[k].loads);
         /* It is only once that it comes again. */
-        retire_again(&r->memory, account_clock(), 0x5123);
-        retire_take_memory(&r->memory, RETIRE_USR, n);
+        retire_again(&account_memory, account_clock(), 0x5123);
+        retire_take_memory(&account_memory, RETIRE_USR, n);
         g_assert_cmpint(n[RETIRE_LOAD_DRAM], ==, 0);
     }
 }

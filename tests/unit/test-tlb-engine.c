@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <glib.h>
-#include "retire/engine/tlb.h"
+#include "models/engine/tlb.h"
 
 #define MAX_ENTRIES     64
 #define KIB_4           ((RetirePage) { 12, false })

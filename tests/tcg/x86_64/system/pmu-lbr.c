@@ -436,7 +436,7 @@ static void test_cycles(void)
     leave_out_none();
 }
 
-/* Whether it was mispredicted: see retire/engine/predictor.h. */
+/* Whether it was mispredicted: see models/engine/predictor.h. */
 #define TIMES(n, insns) "mov $" #n ", %esi\n 9: " insns "\n dec %esi\n jnz 9b\n"
 /* A branch that for once does something else, as the last one */
 CODE(always_jcc, TIMES(40, "nop") "nop")

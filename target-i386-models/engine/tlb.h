@@ -26,6 +26,7 @@ typedef enum RetireTlbKind {
     RETIRE_NR_TLBS
 } RetireTlbKind;
 
+#define RETIRE_ASSOC_MAX        128     /* of caches */
 #define RETIRE_TLB_ASSOC_MAX    64
 #define RETIRE_TLB_ENTRIES_MAX  65536
 
@@ -38,6 +39,13 @@ typedef struct RetireTlbConfig {
     uint8_t stlb_lg_max;    /* larger pages have no second level */
     bool stlb_code;         /* RETIRE_STLB has code, if it has no other */
 } RetireTlbConfig;
+
+/* All that the models are made of; the same for all CPUs */
+typedef struct RetireModelsConfig {
+    RetireGeometry cache[RETIRE_NR_GEOMETRIES];
+    RetireTlbConfig tlb;
+} RetireModelsConfig;
+
 
 /* What is known of a page */
 typedef struct RetirePage {
@@ -58,12 +66,6 @@ static inline uint64_t retire_tlb_entry(uint64_t number, RetirePage page)
     return number << page.lg_size | page.lg_size |
            (page.global ? RETIRE_ENTRY_GLOBAL : 0);
 }
-
-typedef enum RetireTlbResult {
-    RETIRE_TLB_L1,
-    RETIRE_TLB_L2,          /* the second level has it, and now the first */
-    RETIRE_TLB_WALK,        /* nobody has had it */
-} RetireTlbResult;
 
 typedef struct RetireSet {
     uint64_t marked;        /* a bit for each entry */

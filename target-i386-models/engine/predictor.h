@@ -14,32 +14,12 @@
 #ifndef RETIRE_PREDICTOR_H
 #define RETIRE_PREDICTOR_H
 
-#include <stdbool.h>
-#include <stdint.h>
-
-/* What a branch is, for filters and for its prediction; as BranchClass */
-typedef enum RetireBranch {
-    RETIRE_BRANCH_NONE,     /* not a branch, or one that is never counted */
-    RETIRE_BRANCH_COND,     /* Jcc, J(E/R)CXZ, LOOPcc */
-    RETIRE_BRANCH_JMP_ABS,  /* through register or memory */
-    RETIRE_BRANCH_JMP,      /* relative */
-    RETIRE_BRANCH_CALL_ABS, /* through register or memory */
-    RETIRE_BRANCH_CALL,     /* relative */
-    RETIRE_BRANCH_RET,
-    RETIRE_NR_BRANCHES
-} RetireBranch;
+#include "retire/engine/retire.h"
 
 #define RETIRE_NR_CONDS     4096    /* conditional branches */
 #define RETIRE_NR_TARGETS   512
 #define RETIRE_NR_RETURNS   32
 
-/*
- * What is added to RetireState.branches[] for a branch, and more if it was
- * predicted wrongly: the budget sees to it that neither sum overflows.  The
- * latter is 1, because that is what a comparison of targets yields.
- */
-#define RETIRE_BRANCH_ONE           (1ull << 24)
-#define RETIRE_BRANCH_MISPREDICTED  1ull
 /* In RetirePredictor.last: nothing was expected. */
 #define RETIRE_BRANCH_UNEXPECTED    (1ull << 48)
 

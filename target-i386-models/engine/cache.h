@@ -10,23 +10,10 @@
 #ifndef RETIRE_CACHE_H
 #define RETIRE_CACHE_H
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "retire/engine/memory.h"
 
 #define RETIRE_LINE_BITS   6
 #define RETIRE_LINE_SIZE   (1u << RETIRE_LINE_BITS)
-
-/* Where data came from: SRC of Figure 2-5, and two that are not in records. */
-typedef enum RetireSource {
-    RETIRE_SOURCE_L2 = 0,      /* "no valid status" */
-    RETIRE_SOURCE_L3 = 1,
-    RETIRE_SOURCE_REMOTE = 2,  /* another processor's cache */
-    RETIRE_SOURCE_DRAM = 3,
-    RETIRE_SOURCE_OTHER = 7,   /* not memory */
-    RETIRE_NR_SOURCES,
-    RETIRE_SOURCE_L1 = RETIRE_NR_SOURCES,     /* no miss */
-    RETIRE_SOURCE_UNKNOWN,
-} RetireSource;
 
 typedef enum RetireLevel {
     RETIRE_L1D, RETIRE_L2, RETIRE_L3, RETIRE_NR_LEVELS,

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* What retires: the models of caches, TLBs and branches, their properties. */
+/* The models of caches, TLBs and branches: their properties, and a CPU's. */
 
 #include "qemu/osdep.h"
 #include "qemu/units.h"
 #include "qemu/error-report.h"
 #include "qapi/error.h"
-#include "hw/qdev-properties.h"
 #include "system/tcg.h"
-#include "retire.h"
-#include "compat.h"
+#include "models.h"
 #ifndef CONFIG_USER_ONLY
 #include "hw/boards.h"
 #include "system/reset.h"
@@ -17,27 +15,23 @@
 /* What a property of the caches is that nobody has set */
 #define RETIRE_AS_CPUID UINT32_MAX
 
-#define NUMBER(name, field, value, min, max)                            \
-    { DEFINE_PROP_UINT32(name, X86CPU, retire_config.field, value), min, max }
 #define BYTES(name, level, min, max)                                    \
-    { DEFINE_PROP_SIZE32(name, X86CPU, retire_config.cache[level].size, \
+    { DEFINE_PROP_SIZE32(name, X86CPU, models_config.cache[level].size, \
                          RETIRE_AS_CPUID), min, max }
 #define ASSOC(name, level, max)                                         \
-    NUMBER(name, cache[level].assoc, RETIRE_AS_CPUID, 1, max)
+    RETIRE_PROPERTY(name, models_config.cache[level].assoc,             \
+                    RETIRE_AS_CPUID, 1, max)
 #define ENTRIES(name, kind)                                             \
-    NUMBER(name, tlb.tlb[kind].size, RETIRE_AS_CPUID, 0, RETIRE_TLB_ENTRIES_MAX)
+    RETIRE_PROPERTY(name, models_config.tlb.tlb[kind].size,             \
+                    RETIRE_AS_CPUID, 0, RETIRE_TLB_ENTRIES_MAX)
 #define WAYS(name, kind)                                                \
-    NUMBER(name, tlb.tlb[kind].assoc, RETIRE_AS_CPUID, 1, RETIRE_TLB_ASSOC_MAX)
+    RETIRE_PROPERTY(name, models_config.tlb.tlb[kind].assoc,            \
+                    RETIRE_AS_CPUID, 1, RETIRE_TLB_ASSOC_MAX)
 #define LATENCY(name, source, value)                                    \
-    NUMBER(name, latency[RETIRE_SOURCE_##source], value, 1, RETIRE_LATENCY_MAX)
+    RETIRE_PROPERTY(name, retire_config.latency[RETIRE_SOURCE_##source], \
+                    value, 1, RETIRE_LATENCY_MAX)
 
-static const struct {
-    Property prop;
-    uint32_t min, max;          /* if it is set */
-} properties[] = {
-    NUMBER("insn-clocks", insn_clocks, 1, 1, RETIRE_INSN_CLOCKS_MAX),
-    NUMBER("refclk-ratio", refclk_ratio, RETIRE_REFCLK_UNIT,
-           1, RETIRE_REFCLK_RATIO_MAX),
+static const RetireProperty properties[] = {
     BYTES("l1d-size", RETIRE_L1D, 1 * KiB, 1 * MiB),
     ASSOC("l1d-assoc", RETIRE_L1D, RETIRE_ASSOC_MAX),
     BYTES("l2-size", RETIRE_L2, 1 * KiB, 64 * MiB),
@@ -65,52 +59,49 @@ static const struct {
 static const Property branch_predictor =
     DEFINE_PROP_STRING("branch-predictor", X86CPU, lwp_branch_predictor);
 
-static void set_property(Object *obj, Visitor *v, const char *name,
-                         void *opaque, Error **errp)
+static CPUCacheInfo **level_of(CPUCaches *c, RetireLevel level)
 {
-    const Property *prop = opaque;
-
-    if (DEVICE(obj)->realized) {
-        error_setg(errp, "Property '%s' is not for a CPU that is there already",
-                   name);
-        return;
-    }
-    prop->info->set(obj, v, name, opaque, errp);
+    return level == RETIRE_L1D ? &c->l1d_cache :
+           level == RETIRE_L1I ? &c->l1i_cache :
+           level == RETIRE_L2 ? &c->l2_cache : &c->l3_cache;
 }
 
-void retire_class_add_property(ObjectClass *oc, const Property *prop)
+/* Where they are differs between releases. */
+#if QEMU_VERSION_MAJOR == 10 && QEMU_VERSION_MINOR == 0
+
+/* The cache that CPUID shows a guest of this vendor and cpuid_level */
+static CPUCacheInfo *get_cpuid_cache(CPUX86State *env, RetireLevel level)
 {
-    object_class_property_add(oc, prop->name, prop->info->type, prop->info->get,
-                              set_property, prop->info->release, (void *)prop);
+    return *level_of(!IS_INTEL_CPU(env) ? &env->cache_info_amd :
+                         env->cpuid_level < 4 ? &env->cache_info_cpuid2 :
+                         &env->cache_info_cpuid4, level);
 }
 
-static void add_property(ObjectClass *oc, const Property *prop)
+/* Have all of CPUID show @info. */
+static void set_cpuid_cache(CPUX86State *env, RetireLevel level,
+                            CPUCacheInfo *info)
 {
-    g_autofree char *alias = g_strdup_printf("lwp-%s", prop->name);
-
-    retire_class_add_property(oc, prop);
-    /* Only LWP had these models once. */
-    object_class_property_add(oc, alias, prop->info->type, prop->info->get,
-                              set_property, NULL, (void *)prop);
+    *level_of(&env->cache_info_cpuid2, level) = info;
+    *level_of(&env->cache_info_cpuid4, level) = info;
+    *level_of(&env->cache_info_amd, level) = info;
 }
 
-void retire_class_init(ObjectClass *oc)
+#else
+
+static CPUCacheInfo *get_cpuid_cache(CPUX86State *env, RetireLevel level)
 {
-    for (int i = 0; i < ARRAY_SIZE(properties); i++) {
-        add_property(oc, &properties[i].prop);
-    }
-    add_property(oc, &branch_predictor);
-    retire_test_class_init(oc);
+    return *level_of(&env->cache_info, level);
 }
 
-void retire_cpu_init(X86CPU *cpu)
+static void set_cpuid_cache(CPUX86State *env, RetireLevel level,
+                            CPUCacheInfo *info)
 {
-    for (int i = 0; i < ARRAY_SIZE(properties); i++) {
-        const Property *prop = &properties[i].prop;
-
-        *(uint32_t *)object_field_prop_ptr(OBJECT(cpu), prop) = prop->defval.u;
-    }
+    *level_of(&env->cache_info, level) = info;
+    env->enable_legacy_cpuid2_cache = false;
+    env->enable_legacy_vendor_cache = false;
 }
+
+#endif
 
 static const char *const levels[RETIRE_NR_GEOMETRIES] = {
     "l1d", "l2", "l3", "l1i"
@@ -141,12 +132,12 @@ static void show_in_cpuid(CPUX86State *env, int level, const RetireGeometry *g)
     static CPUCacheInfo infos[RETIRE_NR_GEOMETRIES];
     CPUCacheInfo *info = &infos[level];
 
-    *info = *retire_get_cpuid_cache(env, level);
+    *info = *get_cpuid_cache(env, level);
     info->size = g->size;
     info->associativity = g->assoc;
     info->partitions = info->lines_per_tag = 1;
     info->sets = g->size / RETIRE_LINE_SIZE / g->assoc;
-    retire_set_cpuid_cache(env, level, info);
+    set_cpuid_cache(env, level, info);
 }
 
 /*
@@ -163,7 +154,8 @@ static bool choose_caches(X86CPU *cpu, Error **errp)
         [RETIRE_L3] = { 8 * MiB, 64 },
         [RETIRE_L1I] = { 64 * KiB, 2 },
     };
-    RetireConfig *config = &cpu->retire_config;
+    const RetireConfig *config = &cpu->retire_config;
+    RetireModelsConfig *models = &cpu->models_config;
     bool cpuid = config->caches_of_cpuid;
 
     if (cpuid && cpu->cache_info_passthrough) {
@@ -172,11 +164,11 @@ static bool choose_caches(X86CPU *cpu, Error **errp)
         return false;
     }
     for (int i = 0; i < RETIRE_NR_GEOMETRIES; i++) {
-        RetireGeometry *g = &config->cache[i], unset = family_15h[i];
+        RetireGeometry *g = &models->cache[i], unset = family_15h[i];
         bool none = cpuid && i == RETIRE_L3 && !cpu->enable_l3_cache;
 
         if (cpuid && !config->family_15h) {
-            const CPUCacheInfo *info = retire_get_cpuid_cache(&cpu->env, i);
+            const CPUCacheInfo *info = get_cpuid_cache(&cpu->env, i);
 
             assert(info->line_size == RETIRE_LINE_SIZE);
             unset = (RetireGeometry) { info->size, info->associativity };
@@ -210,7 +202,7 @@ static bool choose_caches(X86CPU *cpu, Error **errp)
         }
     }
     if (cpuid) {
-        cpu->enable_l3_cache = config->cache[RETIRE_L3].size;
+        cpu->enable_l3_cache = models->cache[RETIRE_L3].size;
     }
     return true;
 }
@@ -220,7 +212,7 @@ static bool choose_tlbs(X86CPU *cpu, Error **errp)
     static const char *const names[RETIRE_NR_TLBS] = {
         "dtlb", "dtlb-2m", "dtlb-1g", "itlb", "itlb-2m", "stlb", "istlb"
     };
-    RetireTlbConfig *config = &cpu->retire_config.tlb;
+    RetireTlbConfig *config = &cpu->models_config.tlb;
     const RetireTlbConfig *unset = retire_tlb_config(
         IS_INTEL_CPU(&cpu->env),
         object_property_get_int(OBJECT(cpu), "family", &error_abort),
@@ -249,16 +241,31 @@ static bool choose_tlbs(X86CPU *cpu, Error **errp)
 
 RetireUncore *retire_uncore;
 
+/* RetireModelsOps.flush */
+static void flush(X86CPU *cpu)
+{
+    RetireModels *models = cpu->retire_models;
+
+    if (models && models->cache) {
+        retire_cache_flush(models->cache);
+        retire_tlb_reset(&models->tlb);
+    }
+    if (models) {
+        retire_predictor_init(&models->predictor);
+    }
+}
+
 #ifndef CONFIG_USER_ONLY
 static void reset_models(void *opaque)
 {
-    retire_cpu_flush(opaque);
+    flush(opaque);
 }
 #endif
 
 static bool realize_caches(X86CPU *cpu, Error **errp)
 {
-    const RetireGeometry *g = cpu->retire_config.cache;
+    const RetireGeometry *g = cpu->models_config.cache;
+    RetireModels *models = cpu->retire_models;
     /*
      * Whether there is, or may be at any time, another CPU.  In user mode, that
      * of a second thread is made by the first, which runs no code meanwhile.
@@ -283,21 +290,20 @@ static bool realize_caches(X86CPU *cpu, Error **errp)
     if (shared) {
         retire_uncore_share(retire_uncore);
     }
-    cpu->retire_cache = retire_cache_new(retire_uncore, g,
-                                         &cpu->retire_models->filter);
-    if (!cpu->retire_cache) {
+    models->cache = retire_cache_new(retire_uncore, g, &models->filter);
+    if (!models->cache) {
         error_setg(errp, "Not enough memory for 'l1d-size' and 'l2-size'");
         return false;
     }
-    if (!retire_tlb_init(&cpu->retire_models->tlb, &cpu->retire_config.tlb,
-                         &g[RETIRE_L1I], &cpu->retire_models->filter)) {
+    if (!retire_tlb_init(&models->tlb, &cpu->models_config.tlb, &g[RETIRE_L1I],
+                         &models->filter)) {
         error_setg(errp, "Not enough memory for 'l1i-size' and TLBs");
         return false;
     }
     return true;
 }
 
-bool retire_cpu_realize_caches(X86CPU *cpu, Error **errp)
+bool retire_models_realize_caches(X86CPU *cpu, Error **errp)
 {
     if (!realize_caches(cpu, errp)) {
         return false;
@@ -311,23 +317,28 @@ bool retire_cpu_realize_caches(X86CPU *cpu, Error **errp)
     return true;
 }
 
-bool retire_cpu_realize(X86CPU *cpu, Error **errp)
+/* CPUs share the caches and translation blocks. */
+static bool same_for_all(const RetireModelsConfig *config, Error **errp)
+{
+    static RetireModelsConfig common;
+    static bool known;
+
+    if (known && memcmp(config, &common, sizeof(common))) {
+        error_setg(errp, "Properties of the models of caches and TLBs must be "
+                   "the same for all CPUs");
+        return false;
+    }
+    known = true;
+    common = *config;
+    return true;
+}
+
+bool retire_models_realize(X86CPU *cpu, Error **errp)
 {
     /* "gshare" is what "local" was once. */
     static const char *const predictors[] = { "local", "gshare", "off", NULL };
     RetireConfig *config = &cpu->retire_config;
 
-    for (int i = 0; i < ARRAY_SIZE(properties); i++) {
-        const Property *prop = &properties[i].prop;
-        uint32_t min = properties[i].min, max = properties[i].max;
-        uint32_t val = *(uint32_t *)object_field_prop_ptr(OBJECT(cpu), prop);
-
-        if (val != prop->defval.u && (val < min || val > max)) {
-            error_setg(errp, "Property '%s' must be between %" PRIu32 " and %"
-                       PRIu32 ", not %" PRIu32, prop->name, min, max, val);
-            return false;
-        }
-    }
     if (cpu->lwp_branch_predictor &&
         !g_strv_contains(predictors, cpu->lwp_branch_predictor)) {
         error_setg(errp, "Property 'branch-predictor' must be 'local' or "
@@ -339,40 +350,38 @@ bool retire_cpu_realize(X86CPU *cpu, Error **errp)
         config->latency_worst = MAX(config->latency_worst,
                                     2 * config->latency[i]);
     }
-    return true;
+    return same_for_all(&cpu->models_config, errp);
 }
 
-void retire_cpu_unrealize(X86CPU *cpu)
+void retire_models_unrealize(X86CPU *cpu)
 {
 #ifndef CONFIG_USER_ONLY
     if (tcg_enabled()) {
         qemu_unregister_reset(reset_models, cpu);
     }
 #endif
-    if (!cpu->retire_models) {
-        return;
-    }
-    if (cpu->retire_cache) {
+    if (cpu->retire_models && cpu->retire_models->cache) {
         /* linux-user has clone_lock: no child finds the lock in it taken. */
-        retire_cache_free(cpu->retire_cache);
-        cpu->retire_cache = NULL;
+        retire_cache_free(cpu->retire_models->cache);
         retire_tlb_free(&cpu->retire_models->tlb);
     }
     g_clear_pointer(&cpu->retire_models, g_free);
 }
 
-void retire_cpu_flush(X86CPU *cpu)
+/* RetireModelsOps, see there: */
+
+static void add(X86CPU *cpu)
 {
-    if (cpu->retire_cache) {
-        retire_cache_flush(cpu->retire_cache);
-        retire_tlb_reset(&cpu->retire_models->tlb);
-    }
-    if (cpu->retire_models) {
-        retire_predictor_init(&cpu->retire_models->predictor);
-    }
+    cpu->retire_models = g_new0(RetireModels, 1);
+    retire_predictor_init(&cpu->retire_models->predictor);
 }
 
-void retire_cpu_use_caches(CPUX86State *env, RetireWants wants)
+static bool predicts(X86CPU *cpu)
+{
+    return g_strcmp0(cpu->lwp_branch_predictor, "off") != 0;
+}
+
+static void update(CPUX86State *env, RetireWants wants)
 {
     RetireFilter *filter = &retire_models(env)->filter;
     RetireTlb *t = &retire_models(env)->tlb;
@@ -402,4 +411,75 @@ void retire_cpu_use_caches(CPUX86State *env, RetireWants wants)
         filter->mapping = mapping;
     }
     t->data = tlb;
+}
+
+static void take(CPUX86State *env, uint64_t n[RETIRE_NR_MEMORY])
+{
+    retire_take_memory(&env->retire_memory, env->retire.row, n);
+}
+
+static void begin(CPUX86State *env, uint64_t ip)
+{
+    retire_again(&env->retire_memory, retire_cpu_clock(env), ip);
+}
+
+#ifdef CONFIG_TCG
+static void leave(CPUX86State *env, uint64_t data, uint64_t clock)
+{
+    RetireMemoryState *m = &env->retire_memory;
+
+    retire_unnote(m, clock, env->eip);
+    if (data >> 32) {
+        retire_give_back_memory(m, retire_row(env),
+                                retire_insn_start_to_memory(data),
+                                data & RETIRE_INSN_START_REPEATS);
+    }
+    retire_leave(m, retire_cpu_clock(env), env->eip,
+                 retire_wants(env, RETIRE_WANT_STORY) &&
+                 !RETIRE_INSN_START_INSNS(data) ?
+                 retire_models(env)->accesses.nr : 0);
+}
+
+static void tell(CPUX86State *env, RetireStory *story, uint32_t desc)
+{
+    const RetireModels *models = retire_models(env);
+
+    story->access = models->accesses.access;
+    story->nr_accesses = desc & RETIRE_DESC_STORY ? models->accesses.nr : 0;
+    story->fetch = &models->fetch;
+    if (story->branch && retire_wants(env, RETIRE_WANT_PREDICT)) {
+        uint64_t last = models->predictor.last;
+
+        story->predicted = !(last & RETIRE_BRANCH_UNEXPECTED);
+        story->mispredicted = last & RETIRE_BRANCH_MISPREDICTED;
+    }
+}
+#endif
+
+static void delivered(CPUX86State *env, uint64_t ip)
+{
+    /* A handler may be where what has faulted was. */
+    env->retire_memory.left.ip = ~ip;
+}
+
+static const RetireModelsOps ops = {
+    .add = add,
+    .flush = flush,
+    .predicts = predicts,
+    .update = update,
+    .take = take,
+    .begin = begin,
+#ifdef CONFIG_TCG
+    .leave = leave,
+    .access = retire_models_access,
+    .tell = tell,
+#endif
+    .delivered = delivered,
+};
+
+void retire_models_class_init(ObjectClass *oc)
+{
+    retire_add_properties(oc, properties, ARRAY_SIZE(properties));
+    retire_add_property(oc, &branch_predictor);
+    retire_models_ops = &ops;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * What retires: accesses to memory, on their way to the model of caches.  An
+ * Accesses to memory, on their way to the models of caches and TLBs.  An
  * access is its linear address and a descriptor (RETIRE_ACCESS_LOAD and so on).
  */
 
@@ -9,14 +9,15 @@
 #ifdef CPUINFO_AVX2
 #define RETIRE_WAYS_AVX2
 #endif
-#include "retire.h"
-#include "retire-mem.h"
-#include "compat.h"
+#include "models.h"
+#include "retire/compat.h"
+#include "retire/retire-mem.h"
 #include "exec/helper-proto.h"
 #ifdef CONFIG_USER_ONLY
 #include "user/page-protection.h"
 #endif
 #include "accel/tcg/cpu-ops.h"
+#include "accel/tcg/tb-context.h"
 #include "tcg/insn-start-words.h"
 #include "tcg/tcg.h"
 #include "tcg/helper-tcg.h"
@@ -91,6 +92,18 @@ static void use_page(CPUX86State *env, Line *l)
     }
 }
 
+/* It is empty if there has been a flush. */
+static RetireCode *retire_code(CPUX86State *env)
+{
+    RetireCode *code = &retire_models(env)->code;
+    unsigned flushes = qatomic_read(&tb_ctx.tb_flush_count);
+
+    if (unlikely(code->flushes != flushes)) {
+        *code = (RetireCode) { .flushes = flushes };
+    }
+    return code;
+}
+
 /* The effective address of the instruction, and what its insn_start has. */
 static uint64_t retire_access_ip(CPUX86State *env, uintptr_t ra,
                                  uint64_t start[INSN_START_WORDS])
@@ -148,7 +161,7 @@ static int find_lines(CPUX86State *env, uint64_t addr, uint32_t desc,
 static void retire_access_note(CPUX86State *env, uint32_t desc,
                                RetireMemory what)
 {
-    retire_note(&env->retire.memory, retire_cpu_clock(env), retire_row(env),
+    retire_note(&env->retire_memory, retire_cpu_clock(env), retire_row(env),
                 desc >> RETIRE_ACCESS_OFFSET_SHIFT & ~TARGET_PAGE_MASK, what);
 }
 
@@ -157,7 +170,7 @@ static void note_lines(CPUX86State *env, uint32_t desc, const Line *lines,
                        int n)
 {
     /* For what stays where it is, even if the instruction does not retire */
-    uint64_t *noted = env->retire.memory.noted[retire_row(env)];
+    uint64_t *noted = env->retire_memory.noted[retire_row(env)];
     bool load = desc & RETIRE_ACCESS_LOAD, missed = false, walk = false;
 
     if (n == 2 && load) {
@@ -215,17 +228,18 @@ static bool miss_due(CPUX86State *env, const RetireMiss *miss)
 static void find_sources(CPUX86State *env, uint32_t desc, Line *lines, int n,
                          bool peek, RetireMiss *miss)
 {
-    X86CPU *cpu = env_archcpu(env);
+    RetireCache *cache = retire_models(env)->cache;
+    const uint32_t *latency = env_archcpu(env)->retire_config.latency;
 
     miss->clocks = 0;
     for (Line *l = lines; l < lines + n; l++) {
         l->source = !l->memory ? RETIRE_SOURCE_OTHER :
-                    peek ? retire_cache_peek(cpu->retire_cache, l->line) :
-                    retire_cache_access(cpu->retire_cache, l->line, l->addr,
+                    peek ? retire_cache_peek(cache, l->line) :
+                    retire_cache_access(cache, l->line, l->addr,
                                         desc & RETIRE_ACCESS_STORE);
         if (!peek) {
             l->modified = l->source == RETIRE_SOURCE_REMOTE &&
-                          cpu->retire_cache->modified;
+                          cache->modified;
             use_page(env, l);
         }
         if ((desc & RETIRE_ACCESS_LOAD) && l->source != RETIRE_SOURCE_L1) {
@@ -233,7 +247,7 @@ static void find_sources(CPUX86State *env, uint32_t desc, Line *lines, int n,
                 miss->addr = l->addr;
                 miss->source = l->source;
             }
-            miss->clocks += cpu->retire_config.latency[l->source];
+            miss->clocks += latency[l->source];
         }
     }
 }
@@ -280,9 +294,9 @@ static void add_to_story(CPUX86State *env, uint64_t addr, uint32_t desc,
 
     /* What is executed again has what it missed the first time. */
     if (i < RETIRE_STORY_ACCESSES &&
-        !(i < env->retire.memory.left.nr_accesses &&
+        !(i < env->retire_memory.left.nr_accesses &&
           told->access[i].addr == addr &&
-          retire_is_left(&env->retire.memory, retire_cpu_clock(env),
+          retire_is_left(&env->retire_memory, retire_cpu_clock(env),
                          env->eip))) {
         told->access[i] = (RetireAccess) {
             .addr = addr,
@@ -355,7 +369,7 @@ static inline void end_access(CPUX86State *env, uint32_t desc, const Line *l)
 static void filter_miss(CPUX86State *env, uint64_t addr, uint32_t desc,
                         uintptr_t ra)
 {
-    X86CPU *cpu = env_archcpu(env);
+    RetireModels *models = retire_models(env);
     uint64_t left = RETIRE_LINE_SIZE - addr % RETIRE_LINE_SIZE;
     bool store = desc & RETIRE_ACCESS_STORE;
     Line line = { .addr = addr, .source = RETIRE_SOURCE_UNKNOWN };
@@ -366,11 +380,11 @@ static void filter_miss(CPUX86State *env, uint64_t addr, uint32_t desc,
         line.addr += left;
         quick &= (line.addr & ~TARGET_PAGE_MASK) &&
                  !retire_wants(env, RETIRE_WANT_ACCESSES) &&
-                 retire_filter_has(&cpu->retire_models->filter, addr, store);
+                 retire_filter_has(&models->filter, addr, store);
     }
     if (quick && physical_line(env, &line, MMU_DATA_LOAD,
                                access_mmu_idx(desc)) && line.memory) {
-        line.source = retire_cache_try(cpu->retire_cache, line.line, line.addr,
+        line.source = retire_cache_try(models->cache, line.line, line.addr,
                                        store);
     }
     if (line.source == RETIRE_SOURCE_UNKNOWN) {
@@ -389,15 +403,15 @@ plain_miss_avx2(CPUX86State *env, uint64_t addr, uint32_t desc, uintptr_t ra,
 {
     /* Not @line, which is in registers */
     static const Line l2 = { .source = RETIRE_SOURCE_L2 };
-    X86CPU *cpu = env_archcpu(env);
+    RetireModels *models = retire_models(env);
     Line line = { .addr = addr };
 
     if (may_miss(env) &&
         addr % RETIRE_LINE_SIZE <= (desc & RETIRE_ACCESS_LIMIT) &&
         physical_line(env, &line, MMU_DATA_LOAD, access_mmu_idx(desc)) &&
         line.memory && (!tlb || page_is_used(env, &line))) {
-        line.source = retire_cache_try_avx2(cpu->retire_cache,
-                                            &cpu->retire_models->filter,
+        line.source = retire_cache_try_avx2(models->cache,
+                                            &models->filter,
                                             line.line, addr);
         if (line.source == RETIRE_SOURCE_L2) {
             end_access(env, desc, &l2);
@@ -428,7 +442,7 @@ void retire_filter_miss(CPUX86State *env, uint64_t addr, uint32_t desc,
                         uintptr_t ra)
 {
 #ifdef RETIRE_WAYS_AVX2
-    if (env_archcpu(env)->retire_cache->is_plain && (cpuinfo & CPUINFO_AVX2)) {
+    if (retire_models(env)->cache->is_plain && (cpuinfo & CPUINFO_AVX2)) {
         if (retire_models(env)->tlb.data) {
             filter_miss_tlb_avx2(env, addr, desc, ra);
         } else {
@@ -461,7 +475,7 @@ void helper_retire_fetch(CPUX86State *env, target_ulong addr, uint64_t desc)
 {
     RetireTlb *t = &retire_models(env)->tlb;
     RetireFetch *f = &retire_models(env)->fetch;
-    uint64_t *n = env->retire.memory.noted[retire_row(env)];
+    uint64_t *n = env->retire_memory.noted[retire_row(env)];
     bool second = desc & 1;
     Line l = { .line = desc >> 1 };
 
@@ -509,12 +523,12 @@ void helper_retire_wbinvd(CPUX86State *env, uint32_t rep)
 {
     if (!rep || !(env->features[FEAT_8000_0008_EBX] &
                   CPUID_8000_0008_EBX_WBNOINVD)) {
-        retire_cache_flush(env_archcpu(env)->retire_cache);
+        retire_cache_flush(retire_models(env)->cache);
     }
 }
 
-void retire_cpu_access(CPUX86State *env, vaddr addr, unsigned size,
-                       MMUAccessType type, uintptr_t ra)
+void retire_models_access(CPUX86State *env, vaddr addr, unsigned size,
+                          MMUAccessType type, uintptr_t ra)
 {
     bool store = type == MMU_DATA_STORE;
     bool accesses = retire_wants(env, RETIRE_WANT_ACCESSES);
@@ -546,15 +560,3 @@ void retire_cpu_access(CPUX86State *env, vaddr addr, unsigned size,
                     story && (desc & RETIRE_ACCESS_OBSERVED));
     }
 }
-
-/* An access and what it loads, see retire.h */
-#define RETIRE_POP(name, type, load)                                    \
-    type name(CPUX86State *env, vaddr addr, int mmu_idx, uintptr_t ra)  \
-    {                                                                   \
-        retire_access(env, addr, sizeof(type), MMU_DATA_LOAD, ra);      \
-        return load(env, addr, mmu_idx, ra);                            \
-    }
-
-RETIRE_POP(retire_lduw_mmuidx, uint16_t, cpu_lduw_le_mmuidx_ra)
-RETIRE_POP(retire_ldl_mmuidx, uint32_t, cpu_ldl_le_mmuidx_ra)
-RETIRE_POP(retire_ldq_mmuidx, uint64_t, cpu_ldq_le_mmuidx_ra)
