@@ -3,7 +3,7 @@
 #ifndef PMU_QUANTITIES_H
 #define PMU_QUANTITIES_H
 
-#include "pmu.h"
+#include "counted.h"
 
 #define B(quantity) PMU_BIT(PMU_ ## quantity)
 #define COND        (B(COND_TAKEN) | B(COND_NOT_TAKEN))

@@ -28,7 +28,7 @@ choose() {
     fuzzer=$long/fuzz/tests/fuzz/fuzz-$1-engine
     corpus=$long/fuzz-corpus/$1-engine
     bad=$long/fuzz-$1-failed
-    sum=$(cat "$top"/target-i386-*/engine/*.[ch] \
+    sum=$(cat "$top"/target-i386-*/engine/* \
         "$top/tests/fuzz/fuzz-$1-engine.c" | cksum)
     state=$long/fuzz-$1-${sum%% *}.txt
     had=$(cat "$state" 2> "$build/logs/long-fuzz.log" || echo 0)

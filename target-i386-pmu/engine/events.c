@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* Performance counters: which event one counts. */
+
+#include "pmu-internal.h"
+#include "event-tables.c.inc"
+
+/* The number of the mask that @sel's event goes by, or PMU_NR_OFFCORE. */
+unsigned pmu_offcore_of(const PmuConfig *config, uint64_t sel)
+{
+    for (unsigned i = 0; i < ARRAY_SIZE(offcore_events); i++) {
+        if (offcore_events[i].event == SEL_EVENT(sel) &&
+            offcore_events[i].umask == SEL_UMASK(sel) &&
+            (offcore_events[i].has & config->flavour->has)) {
+            return offcore_events[i].mask;
+        }
+    }
+    return PMU_NR_OFFCORE;
+}
+
+static uint64_t find_offcore(const PmuConfig *config, uint64_t mask)
+{
+    uint64_t quantities = 0, loads;
+
+    if (!(mask & (OFFCORE_DATA_RD | OFFCORE_RFO))) {
+        return 0;
+    }
+    for (unsigned i = 0; i < ARRAY_SIZE(offcore_responses); i++) {
+        if ((offcore_responses[i].has & config->flavour->has) &&
+            (mask & offcore_responses[i].supplier) &&
+            (!offcore_responses[i].snoop ||
+             (mask & offcore_responses[i].snoop))) {
+            quantities |= offcore_responses[i].quantities;
+        }
+    }
+    loads = mask & OFFCORE_DATA_RD ? quantities : 0;
+    quantities = mask & OFFCORE_RFO ? quantities : 0;
+    loads |= quantities << (PMU_STORE_L2 - PMU_LOAD_L2);
+    return loads ? loads : NEVER;
+}
+
+/* The number of counter @n's event in fp_events[], if it is one, or -1. */
+static int find_fp(const PmuConfig *config, uint64_t sel, unsigned n)
+{
+    for (unsigned i = 0; i < ARRAY_SIZE(fp_events); i++) {
+        uint8_t umasks = fp_events[i].umasks;
+
+        if (fp_events[i].event == pmu_event_code(config, sel) &&
+            (fp_events[i].has & config->flavour->has) &&
+            (umasks ? SEL_UMASK(sel) && !(SEL_UMASK(sel) & ~umasks) :
+             !SEL_UMASK(sel)) &&
+            (!(config->flavour->has & HAS_P6) || !n)) {
+            return (int)i;
+        }
+    }
+    return -1;
+}
+
+/*
+ * What an instruction @i of pmu_count_fp() adds to a counter with @sel.  It is
+ * all in one clock, for which CMASK and edge detection count once at most.
+ */
+static uint32_t fp_weight(uint64_t sel, int event, unsigned i)
+{
+    static const uint8_t elements[] = { 1, 1, 1, 4, 2, 8, 4, 0 };
+    unsigned width = i / PMU_FP_NR_KINDS, kind = i % PMU_FP_NR_KINDS;
+    unsigned umask = fp_events[event].umasks ? SEL_UMASK(sel) : 0xff;
+    uint32_t weight, cmask = SEL_CMASK(sel);
+    FpCounts counts = fp_events[event].counts;
+
+    umask &= fp_events[event].width[width];
+    umask &= counts >= FP_KINDS ? fp_events[event].kind[kind] :
+             kind == PMU_FP_NONE ||
+             (kind == PMU_FP_INT && (width || counts != FP_AND_INT)) ? 0 : 0xff;
+    if (counts == FP_ELEMENTS) {
+        weight = (uint32_t)__builtin_popcount(umask) * elements[width] *
+                 (kind == PMU_FP_MAC ? 2 : 1);
+    } else {
+        weight = !umask ? 0 : counts == FP_OPERATIONS &&
+                 (kind == PMU_FP_MAC || kind == PMU_FP_DP) ? 2 : 1;
+    }
+    return cmask || (sel & SEL_EDGE) ? weight && weight >= cmask : weight;
+}
+
+/*
+ * The quantities that counter @n's event select asks for; 0 if it is not
+ * known.
+ */
+uint64_t pmu_find_event(const PmuState *s, const PmuConfig *config, unsigned n)
+{
+    uint64_t sel = pmu_event_select(s, config, n);
+    uint32_t event = pmu_event_code(config, sel);
+    unsigned offcore = pmu_offcore_of(config, sel);
+
+    if (offcore < PMU_NR_OFFCORE) {
+        return find_offcore(config, s->offcore[offcore]);
+    }
+    if (find_fp(config, sel, n) >= 0) {
+        return B(FLOATING);
+    }
+    if (event == EVENT_MERGE && (config->flavour->has & HAS_17H) && n % 2) {
+        return NEVER;
+    }
+    for (unsigned i = 0; i < ARRAY_SIZE(events); i++) {
+        if (events[i].event == event &&
+            (events[i].has & config->flavour->has) &&
+            (events[i].umask == NO_UMASK || events[i].umask == COUNTER(n) ||
+             events[i].umask == SEL_UMASK(sel))) {
+            return events[i].quantities;
+        }
+    }
+    return 0;
+}
+
+/* Tell of an event that is not counted, but of each code once only. */
+static void report_unknown(PmuState *s, const PmuConfig *config, uint64_t sel)
+{
+    uint64_t bit = 1ull << SEL_EVENT(sel) % 64;
+    uint64_t *reported = &s->reported[SEL_EVENT(sel) / 64];
+
+    if ((sel & SEL_EN) && !(*reported & bit)) {
+        *reported |= bit;
+        s->has_unknown = true;
+        s->unknown = pmu_event_code(config, sel) |
+                     (uint32_t)SEL_UMASK(sel) << 16;
+    }
+}
+
+/*
+ * An event occurs at most once in a clock, in the last one of an instruction.
+ * So CMASK 1 changes nothing, more than that never happens, and INV counts the
+ * other clocks.  Edge counts where the condition begins to hold: never, for
+ * what holds always; otherwise with each event, or behind it.
+ */
+static bool select_found(PmuCounter *counter, const PmuConfig *config,
+                         uint64_t found, uint32_t cmask, bool inv, bool edge)
+{
+    uint64_t always = B(CYCLES) | (config->insn_clocks == 1 ? B(INSNS) : 0);
+
+    inv &= cmask != 0;
+    counter->add = counter->sub = 0;
+    if (found & EDGES) {
+        /* Nobody tells how many clocks a walk takes. */
+        found = edge && !cmask ? found & ~EDGES : 0;
+        edge = false;
+    }
+    if ((found & (PMU_MEMORY | B(TAGGED))) && (cmask || edge) &&
+        !(inv && cmask > 1)) {
+        found = 0;              /* nobody tells how many are in a clock */
+    }
+    if (!found) {
+        return false;
+    }
+    if (found == NEVER) {
+        return true;
+    }
+    if (found == B(FLOATING)) {
+        counter->add = inv && !edge ? B(CYCLES) : found;
+        counter->sub = inv && !edge ? found : 0;
+        return true;
+    }
+    if (cmask > 1) {
+        counter->add = inv && !edge ? B(CYCLES) : 0;
+        return true;
+    }
+    if (found == STALLED) {
+        found = B(INSNS);
+        inv = !inv;
+    }
+    if ((cmask || edge) && (found & B(REF_CYCLES)) &&
+        config->refclk_ratio >= PMU_REFCLK_UNIT) {
+        found = B(CYCLES);      /* one, at least, in each clock */
+    }
+    if (edge) {
+        counter->add = found & always ? 0 : found;
+    } else if (inv) {
+        counter->add = found & always ? 0 : B(CYCLES);
+        /* Interrupts come between two clocks. */
+        counter->sub = found & ~B(INTERRUPTS);
+    } else {
+        counter->add = found;
+    }
+    return true;
+}
+
+void pmu_select_event(PmuState *s, const PmuConfig *config, unsigned n)
+{
+    uint64_t sel = pmu_event_select(s, config, n);
+
+    if (!select_found(&s->counter[n], config, pmu_find_event(s, config, n),
+                      SEL_CMASK(sel), sel & SEL_INV, sel & SEL_EDGE)) {
+        report_unknown(s, config, sel);
+    }
+}
+
+void pmu_select_netburst(PmuState *s, const PmuConfig *config)
+{
+    for (unsigned n = 0; n < NETBURST_COUNTERS; n++) {
+        NetburstState *nb = config->netburst;
+        PmuCounter *counter = &nb->counter[n];
+        NetburstEvent e = netburst_event(nb, n);
+        uint64_t found = e.add ? e.add : e.known ? NEVER : 0;
+
+        /* Nobody tells which clocks have the one, and not the other one. */
+        found = e.sub && e.cmask ? 0 : found;
+        e.edge &= !e.any_edge;
+        if (select_found(counter, config, found, e.cmask, e.inv, e.edge)) {
+            counter->sub |= e.sub;
+        } else if (netburst_rows(nb, n)) {
+            report_unknown(s, config,
+                           SEL_EN | e.code | (e.mask & 0xff) << 8);
+        }
+    }
+}
+
+void pmu_count_fp(PmuState *s, const PmuConfig *config, PmuRow row,
+                  const uint64_t n[PMU_NR_FP])
+{
+    for (unsigned c = 0; c < MIN(config->counters, PMU_MAX_GP); c++) {
+        uint64_t sel = pmu_event_select(s, config, c);
+        int event = find_fp(config, sel, c);
+
+        if (event < 0 || !(s->counter[c].rows >> row & 1)) {
+            continue;
+        }
+        for (unsigned i = 0; i < PMU_NR_FP; i++) {
+            s->fp_pending[c] +=
+                n[i] ? n[i] * fp_weight(sel, event, i) : 0;
+        }
+        s->counted[row] |= B(FLOATING);
+        if (s->memory_interrupts) {
+            s->slack[PMU_OS] = s->slack[PMU_USR] = -1;
+        }
+    }
+}
+
+bool pmu_take_unknown(PmuState *s, uint32_t *event)
+{
+    bool has_unknown = s->has_unknown;
+
+    s->has_unknown = false;
+    *event = s->unknown;
+    return has_unknown;
+}
