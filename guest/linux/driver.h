@@ -72,11 +72,14 @@ static inline void lwp_stop(void)
 	wrmsr_safe(MSR_LWP_CBADDR, 0, 0);
 }
 
-/* main.c */
+/* cpu.c */
+int lwp_detect(void);
 int lwp_write_cfg(void);
-void lwp_heal(void);
 void lwp_hide(void);
 void lwp_show(void);
+void lwp_disable(void);
+int lwp_enable(void);
+void lwp_heal(void);
 void lwp_sum(struct lwp_counts *sum);
 u32 lwp_get_features(void);
 int lwp_set_features(u32 features);
