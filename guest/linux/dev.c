@@ -139,7 +139,7 @@ static void wake_listeners(struct irq_work *work)
 	llist_for_each_entry_safe(l, next, llist_del_all(&w->list), wake)
 		listener_wake(l);
 	if (in_hardirq())
-		lwp_irq_charge(start);
+		lwp_throttle_charge(start);
 }
 
 /*

@@ -72,6 +72,12 @@ static inline void lwp_stop(void)
 	wrmsr_safe(MSR_LWP_CBADDR, 0, 0);
 }
 
+/* throttle.c */
+void lwp_throttle(void);
+void lwp_throttle_charge(u64 start);
+u64 lwp_throttle_end(struct lwp_throttle *t);
+void lwp_throttle_mute(bool mute);
+
 /* cpu.c */
 int lwp_detect(void);
 int lwp_write_cfg(void);
@@ -97,8 +103,6 @@ bool lwp_kvm_loader(const struct task_struct *task);
 
 /* irq.c */
 void lwp_irq_init(void);
-void lwp_irq_charge(u64 start);
-void lwp_irq_mute(bool mute);
 void lwp_irq_setup(unsigned int cpu);
 void lwp_irq_free(unsigned int cpu);
 

@@ -8,6 +8,7 @@
  * task.c	the LWP state of every task, at switches, exec and exit
  * irq.c	a vector for each CPU, threshold interrupts
  * kvm.c	no LWP in KVM's guests
+ * throttle.c	how much of a CPU threshold interrupts may take
  * cpu.c	LWP on a CPU: XCR0[62], LWP_CFG
  *
  * Programs
@@ -17,7 +18,7 @@
  * disabled (section 8.4), and signal handlers run under the LWP of their thread.
  * The driver never reads or writes an LWPCB or a ring: the CPU does, with the
  * rights of ring 3, and its page faults are ordinary ones.  Threshold interrupts
- * are limited in the time that they take (irq.c).
+ * are limited in the time that they take (throttle.c).
  *
  * CoreId in records is the number that Linux gives the CPU, modulo 256.
  *

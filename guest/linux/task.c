@@ -522,7 +522,7 @@ static void probe_switch(void *unused, bool preempt, struct task_struct *prev,
 		lwp_stop();
 	}
 	if (unlikely(this_cpu_read(lwp_cpus.throttle.over)))
-		lwp_irq_mute(is_muted(next));
+		lwp_throttle_mute(is_muted(next));
 }
 
 /* The current task ends, or it has become another program. */
