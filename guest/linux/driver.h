@@ -72,6 +72,18 @@ static inline void lwp_stop(void)
 	wrmsr_safe(MSR_LWP_CBADDR, 0, 0);
 }
 
+/* state.c; but for init and exit, with IRQs off */
+int lwp_state_init(void);
+void lwp_state_exit(void);
+bool lwp_state_save(const struct task_struct *task);
+bool lwp_state_restore(const struct task_struct *task);
+void lwp_state_discard(const struct task_struct *task);
+void lwp_state_park(void);
+void lwp_state_unpark(void);
+void lwp_state_mute(struct task_struct *prev);
+bool lwp_state_muted(const struct task_struct *next);
+void lwp_state_forget(void);
+
 /* throttle.c */
 void lwp_throttle(void);
 void lwp_throttle_charge(u64 start);
@@ -93,8 +105,6 @@ int lwp_set_features(u32 features);
 /* task.c */
 int lwp_task_init(void);
 void lwp_task_exit(void);
-void lwp_task_park(void);
-void lwp_task_unpark(void);
 
 /* kvm.c */
 int lwp_kvm_init(void);

@@ -21,7 +21,7 @@
 #include <asm/irqdomain.h>
 #include "driver.h"
 
-/* On the CPU of @t, in a kernel thread; returns how long it is too early. */
+/* The same, with the notifications that it makes good. */
 static u64 end_window(struct lwp_throttle *t)
 {
 	u64 early = lwp_throttle_end(t);

@@ -5,9 +5,10 @@
  *
  * here		load, unload and hot-plug
  * dev.c	/dev/lwp, which passes interrupts on, and sysfs attributes
- * task.c	the LWP state of every task, at switches, exec and exit
+ * task.c	switches, exec and exit
  * irq.c	a vector for each CPU, threshold interrupts
  * kvm.c	no LWP in KVM's guests
+ * state.c	the LWP state of every task
  * throttle.c	how much of a CPU threshold interrupts may take
  * cpu.c	LWP on a CPU: XCR0[62], LWP_CFG
  *
@@ -42,7 +43,7 @@
  * goes through irq_work, which runs after the run-queue lock has been dropped.
  * They take these locks:
  *
- *	a bucket's lock, lwp_pool.lock (task.c), one at a time, never nested
+ *	a bucket's lock, lwp_pool.lock (state.c), one at a time, never nested
  *
  * They are raw (so that they spin on PREEMPT_RT too), are taken with IRQs off
  * everywhere, and nothing else is taken inside: lockdep sees them only as leaves
