@@ -27,7 +27,7 @@ static u64 end_window(struct lwp_throttle *t)
 	u64 early = lwp_throttle_end(t);
 
 	if (!early)
-		lwp_dev_wake();
+		lwp_listen_wake();
 	return early;
 }
 
@@ -64,8 +64,8 @@ static irqreturn_t lwp_interrupt(int irq, void *unused)
 	u64 start = local_clock();
 
 	lwp_count(interrupts);
-	lwp_dev_notify(current, false);
-	lwp_dev_wake();
+	lwp_listen_notify(current, false);
+	lwp_listen_wake();
 	lwp_throttle_charge(start);
 	lwp_throttle();
 	return IRQ_HANDLED;

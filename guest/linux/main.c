@@ -3,13 +3,14 @@
  * AMD Lightweight Profiling for Linux (AMD publication 43724, revision 3.08;
  * section and table numbers in this driver refer to it).
  *
- * here		load, unload and hot-plug
- * dev.c	/dev/lwp, which passes interrupts on, and sysfs attributes
+ * here		load, unload and hot-plug; each of these calls only those below:
+ * dev.c	/dev/lwp, and attributes in sysfs
  * task.c	switches, exec and exit
  * irq.c	a vector for each CPU, threshold interrupts
  * kvm.c	no LWP in KVM's guests
  * state.c	the LWP state of every task
- * throttle.c	how much of a CPU threshold interrupts may take
+ * listen.c	who is told of threshold interrupts
+ * throttle.c	how much of a CPU these may take
  * cpu.c	LWP on a CPU: XCR0[62], LWP_CFG
  *
  * Programs
@@ -49,7 +50,7 @@
  * everywhere, and nothing else is taken inside: lockdep sees them only as leaves
  * below the run-queue lock.  The interrupt handler finds its listeners under
  * RCU, of which there are at most 32, in a time that depends on nobody else;
- * writers hold lwp_mutex (dev.c), inside exec_update_lock of the task.  The
+ * writers hold lwp_mutex (listen.c), inside exec_update_lock of the task.  The
  * probes of exec and exit only mark a target as dead, and a work item detaches
  * its listeners.
  *
@@ -129,6 +130,7 @@ static int __init lwp_init(void)
 	if (ret)
 		return ret;
 
+	lwp_listen_init();
 	lwp_irq_init();
 	ret = lwp_task_init();
 	if (ret)
@@ -165,7 +167,7 @@ static void __exit lwp_exit(void)
 	cpuhp_remove_state(lwp_hotplug);
 	lwp_kvm_exit();
 	lwp_task_exit();
-	lwp_dev_flush();
+	lwp_listen_flush();
 }
 
 module_init(lwp_init);

@@ -420,8 +420,8 @@ bool lwp_state_restore(const struct task_struct *task)
 
 /*
  * Take LWP away from the current task, with XCR0[62], until lwp_state_unpark()
- * or until it is switched out.  IRQs are off.  If the bit is clear although nobody
- * is parked, there is nothing to save, and probe_switch() will mend it.
+ * or until it is switched out.  IRQs are off.  If the bit is clear although
+ * nobody is parked, there is nothing to save, and probe_switch() will mend it.
  */
 void lwp_state_park(void)
 {
@@ -459,7 +459,7 @@ void lwp_state_mute(struct task_struct *prev)
 		return;
 	state = state_find(prev);
 	if (state && state_valid(state))
-		lwp_dev_notify(prev, true);
+		lwp_listen_notify(prev, true);
 	if (!state)
 		state = state_add(prev);
 	if (state)

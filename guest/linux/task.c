@@ -57,7 +57,7 @@ static void probe_exec(void *unused, struct task_struct *task, pid_t old_pid,
 		       struct linux_binprm *bprm)
 {
 	lwp_state_forget();
-	lwp_dev_exec(task, old_pid, bprm);
+	lwp_listen_exec(task, old_pid, bprm);
 }
 
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 16, 0)
@@ -67,7 +67,7 @@ static void probe_exit(void *unused, struct task_struct *task)
 #endif
 {
 	lwp_state_forget();
-	lwp_dev_task_exit(task);
+	lwp_listen_task_exit(task);
 }
 
 /* Registered in this order and unregistered in the reverse. */
