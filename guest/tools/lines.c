@@ -2,8 +2,8 @@
 /*
  * Source lines of the code in ELF files, and functions inside of others.
  *
- * libdwfl is not asked which compilation unit an address is in, as it only looks
- * into .debug_aranges, which compilers other than GCC leave out.
+ * libdwfl is not asked which compilation unit an address is in, as it only
+ * looks into .debug_aranges, which compilers other than GCC leave out.
  */
 #include <dwarf.h>
 #include <stdlib.h>
