@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * The registers of a CPU, XCR0[62] and LWP_CFG, and what all CPUs have to offer.
+ * The registers of a CPU, XCR0[62] and LWP_CFG, and what all CPUs offer.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * /dev/lwp, by which programs listen to threshold interrupts (listen.c), and the
- * driver's attributes in sysfs.
+ * /dev/lwp, by which programs listen to threshold interrupts (listen.c), and
+ * the driver's attributes in sysfs.
  *
  * The parameter "mode" says who may open it, by default everyone; its group is
  * for user space to set.

@@ -3,13 +3,13 @@
  * Listeners: threshold interrupts are passed on to those who asked for them.
  *
  * Who has /dev/lwp open may attach to threads of the own process.  To attach to
- * another one needs the credentials to ptrace it, that is all user and group IDs
- * alike and a dumpable process, or CAP_PERFMON or CAP_SYS_PTRACE over it.
+ * another one needs the credentials to ptrace it, that is all user and group
+ * IDs alike and a dumpable process, or CAP_PERFMON or CAP_SYS_PTRACE over it.
  * Security modules are not asked, as their hook is not for modules: where Yama,
  * AppArmor, SELinux or Landlock forbid ptrace, this is still allowed.  What a
  * listener learns is when a ring fills, not what is in it.  It is detached when
- * the process executes a program that raises privileges or that its user may not
- * read.
+ * the process executes a program that raises privileges or that its user may
+ * not read.
  *
  * Of the listeners that a thread or a process can have, one other process may
  * have a few only, and all others together not those that are left for itself.
