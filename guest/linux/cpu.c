@@ -6,7 +6,6 @@
 
 #include <linux/cpu.h>
 #include <linux/smp.h>
-#include <linux/string.h>
 #include <asm/asm.h>
 #include <asm/cpufeature.h>
 #include <asm/fpu/xcr.h>

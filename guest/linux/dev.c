@@ -34,7 +34,7 @@ static int lwp_release(struct inode *inode, struct file *filp)
 	struct lwp_file *file = filp->private_data;
 
 	lwp_listen_detach(file, -1);
-	lwp_file_put(file);
+	kref_put(&file->ref, lwp_file_free);
 	return 0;
 }
 

@@ -134,7 +134,7 @@ void lwp_listen_task_exit(struct task_struct *task);
 long lwp_attach(struct lwp_file *file, const void __user *user);
 long lwp_detach(struct lwp_file *file, const __s32 __user *user);
 int lwp_listen_detach(struct lwp_file *file, pid_t nr);
-void lwp_file_put(struct lwp_file *file);
+void lwp_file_free(struct kref *ref);
 
 /* throttle.c */
 void lwp_throttle(void);

@@ -21,16 +21,6 @@
 #include <asm/irqdomain.h>
 #include "driver.h"
 
-/* The same, with the notifications that it makes good. */
-static u64 end_window(struct lwp_throttle *t)
-{
-	u64 early = lwp_throttle_end(t);
-
-	if (!early)
-		lwp_listen_wake();
-	return early;
-}
-
 static void throttle_work(struct work_struct *work)
 {
 	struct lwp_throttle *t = container_of(to_delayed_work(work),
@@ -38,7 +28,9 @@ static void throttle_work(struct work_struct *work)
 	u64 early;
 
 	local_irq_disable();
-	early = end_window(t);
+	early = lwp_throttle_end(t);
+	if (!early)
+		lwp_listen_wake();
 	local_irq_enable();
 	if (early)
 		queue_delayed_work_on(smp_processor_id(), system_highpri_wq,
@@ -138,6 +130,7 @@ void lwp_irq_free(unsigned int cpu)
 	local_irq_disable();
 	c->throttle.spent = 0;
 	c->throttle.start = 0;
-	end_window(&c->throttle);
+	if (!lwp_throttle_end(&c->throttle))
+		lwp_listen_wake();
 	local_irq_enable();
 }

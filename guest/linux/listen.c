@@ -16,7 +16,6 @@
  *
  * A thread that is attached twice, by itself and with its process, counts twice.
  */
-#include <linux/atomic.h>
 #include <linux/binfmts.h>
 #include <linux/capability.h>
 #include <linux/cred.h>
@@ -25,7 +24,6 @@
 #include <linux/irq_work.h>
 #include <linux/llist.h>
 #include <linux/mutex.h>
-#include <linux/percpu.h>
 #include <linux/pid.h>
 #include <linux/preempt.h>
 #include <linux/rculist.h>
@@ -37,7 +35,6 @@
 #include <linux/smp.h>
 #include <linux/uaccess.h>
 #include <linux/version.h>
-#include <linux/workqueue.h>
 #include <linux/xarray.h>
 #include "driver.h"
 #include "lwp_ioctl.h"
@@ -215,14 +212,9 @@ static noinline void listener_remove(struct lwp_listener *l,
 		target_free(t);
 }
 
-static void file_free(struct kref *ref)
+void lwp_file_free(struct kref *ref)
 {
 	kfree(container_of(ref, struct lwp_file, ref));
-}
-
-void lwp_file_put(struct lwp_file *file)
-{
-	kref_put(&file->ref, file_free);
 }
 
 /* A listener that is on no list. */
@@ -230,7 +222,7 @@ static void listener_free(struct lwp_listener *l)
 {
 	if (l->eventfd)
 		eventfd_ctx_put(l->eventfd);
-	lwp_file_put(l->file);
+	kref_put(&l->file->ref, lwp_file_free);
 	put_pid(l->owner);
 	kfree(l);
 }

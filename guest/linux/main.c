@@ -83,7 +83,6 @@
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
-#include <linux/cpu.h>
 #include <linux/cpuhotplug.h>
 #include <linux/module.h>
 #include "driver.h"

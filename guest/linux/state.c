@@ -11,17 +11,14 @@
 
 #include <linux/hash.h>
 #include <linux/irq_work.h>
-#include <linux/list.h>
 #include <linux/memcontrol.h>
 #include <linux/module.h>
 #include <linux/sched.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/task.h>
 #include <linux/slab.h>
-#include <linux/smp.h>
 #include <linux/spinlock.h>
 #include <linux/string.h>
-#include <linux/workqueue.h>
 #include <asm/asm.h>
 #include <asm/fpu/xcr.h>
 #include <asm/processor.h>

@@ -8,7 +8,6 @@
 #include <dwarf.h>
 #include <stdlib.h>
 #include "object.h"
-#include "text.h"
 
 static int compare_cus(const void *a, const void *b)
 {

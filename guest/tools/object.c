@@ -15,7 +15,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "object.h"
-#include "text.h"
 
 const char *symbols_root = "";
 const char *symbols_debug_dir = "/usr/lib/debug";
