@@ -80,7 +80,7 @@ static int find_vendor(const struct module *mod)
 static void probe_entry(void *unused)
 {
 	lockdep_assert_irqs_disabled();
-	lwp_task_park();
+	lwp_state_park();
 }
 
 static void probe_userspace_exit(void *unused)
@@ -88,7 +88,7 @@ static void probe_userspace_exit(void *unused)
 	unsigned long flags;
 
 	local_irq_save(flags);
-	lwp_task_unpark();
+	lwp_state_unpark();
 	local_irq_restore(flags);
 }
 
@@ -102,7 +102,7 @@ static void probe_load(void *unused, struct module *mod)
 		return;
 	local_irq_save(flags);
 	WRITE_ONCE(vendors[i].loader, current);
-	lwp_task_park();
+	lwp_state_park();
 	local_irq_restore(flags);
 }
 
@@ -114,7 +114,7 @@ static void loaded(int i)
 		return;
 	local_irq_save(flags);
 	WRITE_ONCE(vendors[i].loader, NULL);
-	lwp_task_unpark();
+	lwp_state_unpark();
 	local_irq_restore(flags);
 }
 

@@ -15,8 +15,8 @@
  * has returned the count, poll() reports POLLHUP, and the owner gets SIGIO.
  *
  * LWP_IOC_ATTACH fails with EPERM for who may not trace the other process (see
- * dev.c), ESRCH if there is none, EEXIST if the file has it already, EUSERS if
- * it has too many listeners, and ENOSPC if the file has too many.
+ * listen.c), ESRCH if there is none, EEXIST if the file has it already, EUSERS
+ * if it has too many listeners, and ENOSPC if the file has too many.
  *
  * The driver limits how much of a CPU threshold interrupts may take.  Who is
  * muted for that reason is heard of once when it has ended, but if it executes

@@ -9,12 +9,9 @@
  * except in the session's directory.
  */
 #include <dlfcn.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <link.h>
-#include <pthread.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,62 +20,28 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <threads.h>
 #include <time.h>
 #include <unistd.h>
-#include "session.h"
-
-#define EXPORT __attribute__((visibility("default")))
+#include "preload.h"
 
 enum { MAX_PATH = 256 };
 
-static bool active;                 /* there is a recorder, and LWP */
+bool active;
 static char directory[MAX_PATH - 64];
 static SessionConfig config;
 static LwpInfo info;
 static size_t size;                 /* of a session */
 static pthread_key_t key;
 static char first_name[16];         /* of the first thread, at its start */
-/*
- * The program may not do system calls any more, or only some (seccomp(2)), and
- * would be killed for others.  So none are made from then on.
- */
-static bool confined;
-/* For syscall(), below; NULL until the constructor has run. */
-__attribute__((visibility("hidden"))) void *next_syscall;
+bool confined;
+void *next_syscall;
 static unsigned files;              /* the next one's number: it is unique */
-static __thread LwpSession *own __attribute__((tls_model("initial-exec")));
+__thread LwpSession *own;
 
-/* What the program must not see changed. */
-typedef struct Visit {
-    int error, cancel;
-} Visit;
+struct pointers pointers;
 
-static Visit enter(void)
-{
-    Visit v = { .error = errno };
-
-    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &v.cancel);
-    return v;
-}
-
-static void leave(Visit v)
-{
-    pthread_setcancelstate(v.cancel, NULL);
-    errno = v.error;
-}
-
-#define WRAPPED(F)                                                          \
-    F(pthread_create) F(thrd_create) F(prctl) F(syscall)                    \
-    F(execve) F(execvpe) F(fexecve) F(execveat)
-
-#define POINTER(name) void *name;
-static struct {
-    WRAPPED(POINTER)
-} pointers;
-
-static void *next_function(void **pointer, const char *name)
+void *next_function(void **pointer, const char *name)
 {
     void *p = __atomic_load_n(pointer, __ATOMIC_RELAXED);
 
@@ -88,10 +51,6 @@ static void *next_function(void **pointer, const char *name)
     }
     return p;
 }
-
-/* The function that the wrapper of that name stands in front of. */
-#define NEXT(name) \
-    ((__typeof__(&name))next_function(&pointers.name, #name))
 
 /* Writing beyond this limit would kill the program. */
 static bool file_allowed(size_t bytes)
@@ -123,7 +82,7 @@ static void publish_file(const char *dotted, char *plain)
     }
 }
 
-static void write_maps(void)
+void write_maps(void)
 {
     char dotted[MAX_PATH], plain[MAX_PATH], buffer[4096];
     LwpSession *s = own;
@@ -343,7 +302,7 @@ static void start_session_now(bool first)
  * Handlers of signals had better not run in the middle of this; and until Linux
  * 6.11, a pending signal keeps posix_fallocate() from what it has to do.
  */
-static void start_session(bool first)
+void start_session(bool first)
 {
     sigset_t all, before;
 
@@ -385,8 +344,7 @@ static bool is_own(const LwpSession *s)
     return s && (cb == &s->cb || (!cb && !confined && s->tid == gettid()));
 }
 
-/* The program is about to be replaced, or to end at once. */
-static void flush_session(void)
+void flush_session(void)
 {
     LwpSession *s = own;
 
@@ -395,8 +353,7 @@ static void flush_session(void)
     }
 }
 
-/* It was not replaced. */
-static int go_on(int result)
+int go_on(int result)
 {
     LwpSession *s = own;
 
@@ -494,255 +451,3 @@ static void __attribute__((destructor)) program_ends(void)
         leave(v);
     }
 }
-
-/* Threads. */
-
-typedef struct Start {
-    void *(*run)(void *);
-    thrd_start_t run_c11;
-    void *arg;
-} Start;
-
-/* What is made ready for a thread that will be profiled. */
-static Start *prepare_thread(Start start)
-{
-    Start *s = active && !confined ? malloc(sizeof(*s)) : NULL;
-
-    if (s) {
-        *s = start;
-    } else if (active && own) {
-        __atomic_fetch_add(&own->unprofiled, 1, __ATOMIC_RELAXED);
-    }
-    return s;
-}
-
-static Start thread_starts(void *p)
-{
-    Start start = *(Start *)p;
-    Visit v = enter();
-
-    free(p);
-    start_session(false);
-    leave(v);
-    return start;
-}
-
-static void *run_thread(void *p)
-{
-    Start start = thread_starts(p);
-
-    return start.run(start.arg);
-}
-
-static int run_c11_thread(void *p)
-{
-    Start start = thread_starts(p);
-
-    return start.run_c11(start.arg);
-}
-
-EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attr,
-                          void *(*run)(void *), void *arg)
-{
-    Start *start = prepare_thread((Start) { .run = run, .arg = arg });
-    int result;
-
-    if (!start) {
-        return NEXT(pthread_create)(thread, attr, run, arg);
-    }
-    result = NEXT(pthread_create)(thread, attr, run_thread, start);
-    if (result != 0) {
-        free(start);
-    }
-    return result;
-}
-
-EXPORT int thrd_create(thrd_t *thread, thrd_start_t run, void *arg)
-{
-    Start *start = prepare_thread((Start) { .run_c11 = run, .arg = arg });
-    int result;
-
-    if (!start) {
-        return NEXT(thrd_create)(thread, run, arg);
-    }
-    result = NEXT(thrd_create)(thread, run_c11_thread, start);
-    if (result != thrd_success) {
-        free(start);
-    }
-    return result;
-}
-
-/* Programs that confine themselves. */
-
-/* What is known until now is published, as it cannot be later. */
-static bool before_confined(bool confining)
-{
-    if (active && confining) {
-        Visit v = enter();
-
-        write_maps();
-        leave(v);
-        confined = true;
-    }
-    return active && confining;
-}
-
-static long after_confined(bool confining, long result)
-{
-    if (confining && result < 0) {
-        confined = false;
-    }
-    return result;
-}
-
-EXPORT int prctl(int option, ...)
-{
-    unsigned long a[4];
-    va_list args;
-    bool confining;
-
-    va_start(args, option);
-    for (int i = 0; i < 4; i++) {
-        a[i] = va_arg(args, unsigned long);
-    }
-    va_end(args);
-    confining = before_confined(option == PR_SET_SECCOMP && !confined);
-    return after_confined(confining, NEXT(prctl)(option, a[0], a[1], a[2],
-                                                 a[3]));
-}
-
-/*
- * Most calls of syscall() go through as they are: a child of vfork() would
- * overwrite what a function in C has on the stack.  The others, and those that
- * come before the constructor here, are for the function below.
- */
-#if UINTPTR_MAX > UINT32_MAX
-__asm__(".pushsection .text\n"
-        ".globl syscall\n"
-        ".type syscall, @function\n"
-        "syscall:\n"
-        "    cmpq $317, %rdi\n"            /* SYS_seccomp */
-        "    je confine_syscall\n"
-        "    cmpq $157, %rdi\n"            /* SYS_prctl */
-        "    je confine_syscall\n"
-        "    cmpq $0, next_syscall(%rip)\n"
-        "    je confine_syscall\n"
-        "    jmp *next_syscall(%rip)\n"
-        ".size syscall, . - syscall\n"
-        ".popsection");
-_Static_assert(SYS_seccomp == 317 && SYS_prctl == 157, "x86-64");
-#else
-__asm__(".pushsection .text\n"
-        ".globl syscall\n"
-        ".type syscall, @function\n"
-        "syscall:\n"
-        "    cmpl $354, 4(%esp)\n"         /* SYS_seccomp */
-        "    je confine_syscall\n"
-        "    cmpl $172, 4(%esp)\n"         /* SYS_prctl */
-        "    je confine_syscall\n"
-        "    call 1f\n"
-        "1:  popl %eax\n"
-        "    addl $_GLOBAL_OFFSET_TABLE_ + (. - 1b), %eax\n"
-        "    movl next_syscall@GOTOFF(%eax), %eax\n"
-        "    testl %eax, %eax\n"
-        "    je confine_syscall\n"
-        "    jmp *%eax\n"
-        ".size syscall, . - syscall\n"
-        ".popsection");
-_Static_assert(SYS_seccomp == 354 && SYS_prctl == 172, "i386");
-#endif
-
-__attribute__((visibility("hidden"), used))
-long confine_syscall(long number, long a, long b, long c, long d, long e,
-                     long f)
-{
-    /* SECCOMP_SET_MODE_STRICT and _FILTER */
-    bool confining = before_confined(!confined &&
-                                     ((number == SYS_seccomp && a <= 1) ||
-                                      (number == SYS_prctl &&
-                                       a == PR_SET_SECCOMP)));
-
-    return after_confined(confining, NEXT(syscall)(number, a, b, c, d, e, f));
-}
-
-/* The end of the program, without its destructors. */
-
-EXPORT void _exit(int status)
-{
-    flush_session();
-    for (;;) {
-        NEXT(syscall)(SYS_exit_group, status);
-    }
-}
-
-EXPORT void _Exit(int status)
-{
-    _exit(status);
-}
-
-/* Another program in its place. */
-
-EXPORT int execve(const char *path, char *const argv[], char *const envp[])
-{
-    flush_session();
-    return go_on(NEXT(execve)(path, argv, envp));
-}
-
-EXPORT int execv(const char *path, char *const argv[])
-{
-    return execve(path, argv, environ);
-}
-
-EXPORT int execvpe(const char *file, char *const argv[], char *const envp[])
-{
-    flush_session();
-    return go_on(NEXT(execvpe)(file, argv, envp));
-}
-
-EXPORT int execvp(const char *file, char *const argv[])
-{
-    return execvpe(file, argv, environ);
-}
-
-EXPORT int fexecve(int fd, char *const argv[], char *const envp[])
-{
-    flush_session();
-    return go_on(NEXT(fexecve)(fd, argv, envp));
-}
-
-EXPORT int execveat(int fd, const char *path, char *const argv[],
-                    char *const envp[], int flags)
-{
-    flush_session();
-    return go_on(NEXT(execveat)(fd, path, argv, envp, flags));
-}
-
-/* execle() has the environment behind the NULL. */
-#define EXECL(name, function, environment)                                  \
-    EXPORT int name(const char *path, const char *first, ...)               \
-    {                                                                       \
-        va_list args, again;                                                \
-        size_t n = 1;                                                       \
-        int result;                                                         \
-                                                                            \
-        va_start(args, first);                                              \
-        va_copy(again, args);                                               \
-        for (const char *a = first; a; a = va_arg(again, const char *)) {   \
-            n++;                                                            \
-        }                                                                   \
-        va_end(again);                                                      \
-                                                                            \
-        char *argv[n];                                                      \
-                                                                            \
-        argv[0] = (char *)first;                                            \
-        for (size_t i = 1; i < n; i++) {                                    \
-            argv[i] = va_arg(args, char *);                                 \
-        }                                                                   \
-        result = function(path, argv, environment);                         \
-        va_end(args);                                                       \
-        return result;                                                      \
-    }
-
-EXECL(execl, execve, environ)
-EXECL(execlp, execvpe, environ)
-EXECL(execle, execve, va_arg(args, char **))

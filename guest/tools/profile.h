@@ -41,6 +41,19 @@ typedef struct Space {
     int newer;              /* of the same program; 0 if none */
 } Space;
 
+/* What a process has mapped, as far as that has been read. */
+typedef struct Snapshot {
+    int32_t pid;            /* 0: none is being read */
+    Map *maps;
+    size_t nr_maps;
+} Snapshot;
+
+/* Which file a path is, as far as the profile was read. */
+typedef struct PathId {
+    uint64_t path;
+    FileId id;
+} PathId;
+
 typedef struct Thread {
     int32_t pid, tid;
     uint64_t missed;
@@ -105,6 +118,7 @@ typedef struct Profile {
     uint64_t clock;         /* the last DATA_TIME, ns; 0: none yet */
     Space *spaces;
     size_t nr_spaces;
+    Snapshot snapshot;
     Table threads, owners, entries, files;
     /*
      * Entries that differ only in addresses and data within functions, as one
@@ -170,23 +184,23 @@ bool time_wanted(const Profile *p, const ProfileOptions *options);
 /* Say so, where the output has no place for it. */
 void profile_missed(const Profile *p);
 void profile_close(Profile *p);
-/*
- * Print the records, with ALL also what else the file has.  False, with a
- * message, if that cannot be written.
- */
-bool script_put(Profile *p, const ProfileOptions *options, bool all,
-                TextStyle style);
 /* Whether all that was printed has been written; if not, say so. */
 bool output_written(void);
 
 /* Then read the records as well: fills entries. */
 bool profile_load(Profile *p, const ProfileOptions *options);
 
+/* What a chunk says of spaces, if it does; and when it was the last one. */
+bool space_chunk(Profile *p, uint32_t type, const void *chunk, size_t size);
+void spaces_complete(Profile *p);
+
 /* The pid's space at the chunk that was read last, by number. */
 uint32_t profile_space(Profile *p, int32_t pid);
 Thread *profile_thread(Profile *p, int32_t pid, int32_t tid);
 /* How many threads of its process have records of the entry's line of data. */
 unsigned profile_sharers(const Profile *p, const Entry *e);
+/* What is at the place; its address there. */
+Object *place_object(const Profile *p, Place *place);
 Place profile_place(const Profile *p, uint32_t space, uint64_t address);
 
 /* File and line of the source; "?" if they are not known. */

@@ -86,6 +86,7 @@ void say(const Recorder *r, const char *format, ...);
 /* At the end: what was not counted or recorded, and why. */
 void explain(const Recorder *r);
 
+/* threads.c */
 /* Seconds and nanoseconds of CLOCK_MONOTONIC. */
 double now(void);
 uint64_t now_ns(void);
@@ -93,7 +94,13 @@ uint64_t now_ns(void);
 /* What was counted of an event until now, exact to a period for each thread. */
 uint64_t counted(const Recorder *r, int event);
 
-/* Forget the last run. */
+/* Take what has come into the directory since the last time. */
+void take_files(Recorder *r);
+/* Empty the rings, and end those threads that have ended. */
+void look_at_threads(Recorder *r, bool who_lives);
+void end_all_threads(Recorder *r);
+
+/* recorder.c: forget the last run. */
 void prepare_again(Recorder *r);
 
 /*

@@ -86,6 +86,13 @@ const char *row_name(const Rows *rows, const Row *row, int key, char *buffer);
 void svg_write(FILE *f, const Profile *p);
 
 /*
+ * Print the records, with ALL also what else the file has.  False, with a
+ * message, if that cannot be written.
+ */
+bool script_put(Profile *p, const ProfileOptions *options, bool all,
+                TextStyle style);
+
+/*
  * Write a page with a timeline and a flame graph of the wanted records to PATH,
  * or print it.  False, with a message, if that cannot be done.
  */

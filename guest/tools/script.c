@@ -10,7 +10,7 @@
 #include <sys/mman.h>
 #include "commands.h"
 #include "pprof.h"
-#include "profile.h"
+#include "report.h"
 #include "terminal.h"
 
 enum {
