@@ -147,11 +147,15 @@ static bool select_found(PmuCounter *counter, const PmuConfig *config,
         !(inv && cmask > 1)) {
         found = 0;              /* nobody tells how many are in a clock */
     }
-    if (!found) {
-        return false;
-    }
     if (found == NEVER) {
         return true;
+    }
+    if (config->no_models &&
+        (found & (PMU_MEMORY | PMU_MISPREDICTED | B(TAGGED)))) {
+        found = 0;
+    }
+    if (!found) {
+        return false;
     }
     if (found == B(FLOATING)) {
         counter->add = inv && !edge ? B(CYCLES) : found;

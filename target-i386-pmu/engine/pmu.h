@@ -62,6 +62,7 @@ typedef struct PmuConfig {
     bool perfmon_v2;        /* CPUID 8000_0022 EAX[0], PerfMonV2 */
     bool lbr_v2;            /* CPUID 8000_0022 EAX[1] and [2], LbrExtV2 */
     bool aperfmperf;        /* CPUID.6:ECX[0], APERF and MPERF exist */
+    bool no_models;         /* nobody knows of caches and predictions */
     uint64_t perf_capabilities; /* IA32_PERF_CAPABILITIES */
     /* Pentium 4's registers, which belong to PmuState; others: NULL */
     struct NetburstState *netburst;

@@ -12,6 +12,7 @@
 
 /* CPUID.0AH */
 #define LEAF_NO_SLOTS       0x80u   /* EBX: topdown slots */
+#define LEAF_NO_MODELS      0x58u   /* LLC references and misses, branch misses */
 #define LEAF_NO_ANY_THREAD  (1u << 15)  /* EDX */
 
 #define SMM_CAP     PMU_CAP_FREEZE_WHILE_SMM
@@ -287,7 +288,8 @@ void pmu_cpuid_0a(const PmuConfig *config, uint32_t regs[4])
     if (version) {
         regs[0] = (version >= 5 ? 8u : 7u) << 24 | width << 16 |
                   (uint32_t)config->counters << 8 | version;
-        regs[1] = version >= 5 ? LEAF_NO_SLOTS : 0;
+        regs[1] = (version >= 5 ? LEAF_NO_SLOTS : 0) |
+                  (config->no_models ? LEAF_NO_MODELS : 0);
     }
     if (version >= 2) {
         regs[3] = width << 5 | config->fixed;

@@ -2207,6 +2207,30 @@ static void test_classes(void)
     g_assert_false(pmu_wants_classes(&pmu, PMU_OS));
 }
 
+/* Without models, memory events and mispredictions are not there. */
+static void test_no_models(void)
+{
+    static const uint16_t with[] = { 0x00c0, 0x003c, 0x00c4 };
+    static const uint16_t without[] = { 0x00c5, 0x412e, 0x81d0, 0x20d1 };
+    uint32_t regs[4], event;
+
+    be_intel(0x5e);
+    config.no_models = true;
+    pmu_cpuid_0a(&config, regs);
+    g_assert_cmphex(regs[1], ==, 0x58);
+    for (int i = 0; i < G_N_ELEMENTS(with); i++) {
+        wr(PERFEVTSEL(0), USR | EN | with[i]);
+        g_assert_false(pmu_take_unknown(&pmu, &event));
+    }
+    for (int i = 0; i < G_N_ELEMENTS(without); i++) {
+        wr(PERFEVTSEL(0), USR | EN | without[i]);
+        g_assert_true(pmu_take_unknown(&pmu, &event));
+        g_assert_cmphex(event, ==, (without[i] & 0xff) |
+                                   (without[i] >> 8) << 16);
+        g_assert_cmphex(pmu_wanted(&pmu, PMU_USR), ==, 0);
+    }
+}
+
 static void test_unknown(void)
 {
     uint32_t event;
@@ -3797,6 +3821,7 @@ int main(int argc, char *argv[])
     g_test_add_func("/pmu/p4/load", test_p4_load);
     g_test_add_func("/pmu/events", test_events);
     g_test_add_func("/pmu/classes", test_classes);
+    g_test_add_func("/pmu/no-models", test_no_models);
     g_test_add_func("/pmu/unknown", test_unknown);
     g_test_add_func("/pmu/setting", test_setting);
     g_test_add_func("/pmu/cmask", test_cmask);
