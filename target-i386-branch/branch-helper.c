@@ -138,7 +138,7 @@ static void branch_retire_taken(CPUX86State *env, uint64_t from, uint64_t to,
 
     if (unlikely(cs_base | cpu->branch_cs_base | cpu->pmu->pebs_armed)) {
         store(env, from, cs_base, to, !mispredicted,
-              pmu_pebs_near(cpu->pmu, (PmuRow)retire_row(env)));
+              pmu_pebs_near(cpu->pmu, retire_row(env)));
     } else {
         BtsResult result = bts_record(&cpu->branch, &cpu->branch_config, from,
                                       to, !mispredicted, bts_quick, ds_host,
@@ -198,7 +198,7 @@ static bool branch_retire_observe(CPUX86State *env, const RetireStory *story)
     if (story->is_far && !story->int1) {
         record(env, story->row, story->ip,
                story->delivered ? BRANCH_EVENT : BRANCH_FAR,
-               pmu_pebs_near(env_archcpu(env)->pmu, (PmuRow)story->row));
+               pmu_pebs_near(env_archcpu(env)->pmu, story->row));
     }
     return story->is_far;
 }

@@ -271,7 +271,7 @@ static const VMStateDescription vmstate_registers = {
         VMSTATE_UINT64(debugctl, PmuState),
         VMSTATE_UINT64(smm_global_ctrl, PmuState),
         VMSTATE_UINT64(smm_debugctl, PmuState),
-        VMSTATE_UINT32_ARRAY(ref_fraction, PmuState, PMU_NR_ROWS),
+        VMSTATE_UINT32_ARRAY(ref_fraction, PmuState, RETIRE_NR_ROWS),
         VMSTATE_BOOL(smm_frozen, PmuState),
         VMSTATE_END_OF_LIST()
     }

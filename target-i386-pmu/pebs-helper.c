@@ -115,8 +115,8 @@ void pebs_cpu_tag(CPUX86State *env, const RetireStory *story)
     PmuState *s = env_archcpu(env)->pmu;
     uint32_t latency = 0;
 
-    if (pmu_tag_distance(s, (PmuRow)story->row)) {
-        pmu_tag_pass(s, (PmuRow)story->row, !story->part);
+    if (pmu_tag_distance(s, story->row)) {
+        pmu_tag_pass(s, story->row, !story->part);
         return;
     }
     for (int i = 0; i < MIN(story->nr_accesses, RETIRE_STORY_ACCESSES); i++) {
@@ -125,7 +125,7 @@ void pebs_cpu_tag(CPUX86State *env, const RetireStory *story)
             break;
         }
     }
-    pmu_tag(s, (PmuRow)story->row, latency);
+    pmu_tag(s, story->row, latency);
 }
 
 void pebs_cpu_store(CPUX86State *env, const RetireStory *story, uint64_t due)

@@ -11,16 +11,10 @@
 #include "tcg/helper-tcg.h"
 #include "trace.h"
 
-/* A RetireRow is a PmuRow, and a RetireClass a PmuQuantity. */
-QEMU_BUILD_BUG_ON(PMU_OS != (int)RETIRE_OS || PMU_USR != (int)RETIRE_USR);
+/* A RetireClass is a PmuQuantity. */
 QEMU_BUILD_BUG_ON(PMU_COND_TAKEN != (int)RETIRE_COND_TAKEN ||
                   PMU_RET != (int)RETIRE_RET || PMU_FAR != (int)RETIRE_FAR ||
                   PMU_INTERRUPTS != (int)RETIRE_NR_CLASSES);
-
-QEMU_BUILD_BUG_ON(PMU_NR_FP != RETIRE_NR_FP ||
-                  PMU_FP(PMU_FP_MMX, PMU_FP_NONE) != RETIRE_NR_FP - 1 ||
-                  PMU_FP_PS != (int)RETIRE_FP_PS ||
-                  PMU_FP_MAC != (int)RETIRE_FP_MAC);
 
 /* What translated code tells apart, where PMU_LOADS are one (RETIRE_LOADS). */
 static const PmuQuantity memory_quantities[] = {
@@ -67,7 +61,7 @@ static RetireWants pmu_retire_wants(CPUX86State *env, RetireRow row)
 
     pmu_set_svm(s, &env_archcpu(env)->pmu_config, env->efer & MSR_EFER_SVME,
                 env->hflags & HF_GUEST_MASK);
-    wanted = pmu_wanted(s, (PmuRow)row);
+    wanted = pmu_wanted(s, row);
     if (!wanted) {
         /* It may be a PMI of BTS that pmu_retire_sync() takes. */
         return branch_bts_interrupts(&env_archcpu(env)->branch) ?
@@ -75,25 +69,25 @@ static RetireWants pmu_retire_wants(CPUX86State *env, RetireRow row)
     }
     if (wanted & PMU_MISPREDICTED) {
         wants |= RETIRE_WANT_CLASSES | RETIRE_WANT_PREDICT;
-    } else if (pmu_wants_classes(s, (PmuRow)row)) {
+    } else if (pmu_wants_classes(s, row)) {
         wants |= RETIRE_WANT_CLASSES;
     }
     if (wanted & PMU_MEMORY) {
         wants |= RETIRE_WANT_ACCESSES;
     }
-    if (pmu_wants_caches(s, (PmuRow)row)) {
+    if (pmu_wants_caches(s, row)) {
         wants |= RETIRE_WANT_ACCESSES | RETIRE_WANT_SOURCES;
     }
-    if (pmu_wants_data(s, (PmuRow)row)) {
+    if (pmu_wants_data(s, row)) {
         wants |= RETIRE_WANT_SOURCES | RETIRE_WANT_STORY;
     }
-    if (pmu_wants_fp(s, (PmuRow)row)) {
+    if (pmu_wants_fp(s, row)) {
         wants |= RETIRE_WANT_FP;
     }
-    if (pmu_wants_tlb(s, (PmuRow)row)) {
+    if (pmu_wants_tlb(s, row)) {
         wants |= RETIRE_WANT_TLB;
     }
-    if (pmu_wants_fetches(s, (PmuRow)row)) {
+    if (pmu_wants_fetches(s, row)) {
         wants |= RETIRE_WANT_FETCHES |
                  (wanted & PMU_BIT(PMU_FETCHES) ? RETIRE_WANT_LINES : 0);
     }
@@ -106,7 +100,7 @@ static RetireWants pmu_retire_wants(CPUX86State *env, RetireRow row)
  */
 static uint32_t tag_distance(const PmuState *s, RetireRow row)
 {
-    uint32_t insns = pmu_tag_distance(s, (PmuRow)row);
+    uint32_t insns = pmu_tag_distance(s, row);
 
     return insns < RETIRE_TB_MAX ? pow2floor(insns + 1) - 1 : insns;
 }
@@ -117,16 +111,16 @@ static void pmu_retire_distance(CPUX86State *env, RetireRow row,
     PmuState *s = pmu_state(env);
     uint32_t branches;
     uint32_t insns = pmu_distances(s, &env_archcpu(env)->pmu_config,
-                                   (PmuRow)row, &branches);
+                                   row, &branches);
 
     d->insns = MIN(d->insns, insns);
     d->branches = MIN(d->branches, branches);
-    if (unlikely(pmu_tags(s, (PmuRow)row))) {
+    if (unlikely(pmu_tags(s, row))) {
         d->insns = MIN(d->insns, tag_distance(s, row));
     }
 }
 
-static void count_memory(PmuState *s, PmuRow row, const uint64_t *n)
+static void count_memory(PmuState *s, RetireRow row, const uint64_t *n)
 {
     uint64_t missed = 0;
 
@@ -146,7 +140,7 @@ static void count_quantity(CPUX86State *env, RetireRow row, PmuQuantity q,
                            uint64_t n)
 {
     if (n) {
-        pmu_count(pmu_state(env), (PmuRow)row, q, n);
+        pmu_count(pmu_state(env), row, q, n);
     }
 }
 
@@ -158,11 +152,11 @@ count_details(CPUX86State *env, RetireRow row, const RetireTotals *n)
         count_quantity(env, row, i, n->branches[i]);
     }
     if (n->memory) {
-        count_memory(pmu_state(env), (PmuRow)row, n->memory);
+        count_memory(pmu_state(env), row, n->memory);
     }
     if (n->fp) {
         pmu_count_fp(pmu_state(env), &env_archcpu(env)->pmu_config,
-                     (PmuRow)row, n->fp);
+                     row, n->fp);
     }
 }
 
@@ -172,7 +166,7 @@ static void pmu_retire_count(CPUX86State *env, RetireRow row,
     PmuState *s = pmu_state(env);
 
     count_quantity(env, row, PMU_INSNS, n->insns);
-    pmu_tag_pass(s, (PmuRow)row, n->insns);
+    pmu_tag_pass(s, row, n->insns);
     if (n->branches || n->memory || n->fp) {
         count_details(env, row, n);
     }
@@ -252,7 +246,7 @@ static bool pmu_retire_observe(CPUX86State *env, const RetireStory *story)
                        (PmuQuantity)(class + RETIRE_MISPREDICTED),
                        story->mispredicted);
     }
-    if (unlikely(pmu_tags(pmu_state(env), (PmuRow)story->row))) {
+    if (unlikely(pmu_tags(pmu_state(env), story->row))) {
         pebs_cpu_tag(env, story);
     }
     return pmu_retire_sync(env, story);
@@ -276,9 +270,9 @@ void pmu_cpu_bts(CPUX86State *env)
 
 void pmu_cpu_interrupt(CPUX86State *env)
 {
-    if (pmu_wanted(pmu_state(env), (PmuRow)retire_row(env)) &
+    if (pmu_wanted(pmu_state(env), retire_row(env)) &
         PMU_BIT(PMU_INTERRUPTS)) {
-        pmu_count(pmu_state(env), (PmuRow)retire_row(env), PMU_INTERRUPTS, 1);
+        pmu_count(pmu_state(env), retire_row(env), PMU_INTERRUPTS, 1);
         pmu_retire_sync(env, NULL);
         cpu_sync_retire(env);
     }
@@ -290,7 +284,7 @@ void pmu_cpu_interrupt(CPUX86State *env)
  */
 static void count_from_here(CPUX86State *env, bool counted)
 {
-    if (!counted && pmu_wanted(pmu_state(env), PMU_OS)) {
+    if (!counted && pmu_wanted(pmu_state(env), RETIRE_OS)) {
         pmu_retire_observe(env, &(RetireStory) { .row = RETIRE_OS });
         cpu_sync_retire(env);
     }
@@ -305,7 +299,7 @@ static uint64_t read_tsc(CPUX86State *env)
 uint64_t pmu_cpu_rdmsr(CPUX86State *env, uint32_t msr, uintptr_t ra)
 {
     X86CPU *cpu = env_archcpu(env);
-    bool counted = pmu_wanted(cpu->pmu, PMU_OS);
+    bool counted = pmu_wanted(cpu->pmu, RETIRE_OS);
     uint64_t val = 0;
 
     if (cpu->enable_pmu && !ibs_cpu_rdmsr(env, msr, &val, ra)) {
@@ -325,7 +319,7 @@ void pmu_cpu_wrmsr(CPUX86State *env, uint32_t msr, uint64_t val, uintptr_t ra)
 {
     X86CPU *cpu = env_archcpu(env);
     PmuState *s = cpu->pmu;
-    bool counted = pmu_wanted(s, PMU_OS), asked = pmu_asks(&cpu->pmu_config);
+    bool counted = pmu_wanted(s, RETIRE_OS), asked = pmu_asks(&cpu->pmu_config);
     uint32_t event;
 
     if (!cpu->enable_pmu || ibs_cpu_wrmsr(env, msr, val, ra)) {

@@ -3,12 +3,7 @@
 #ifndef PMU_COUNTED_H
 #define PMU_COUNTED_H
 
-/* Privilege, as the OS and USR bits of a control register have it. */
-typedef enum PmuRow {
-    PMU_OS,                 /* CPL 0, real mode, SMM */
-    PMU_USR,                /* CPL 1 to 3, v8086 mode */
-    PMU_NR_ROWS
-} PmuRow;
+#include "retire/engine/retire.h"
 
 /*
  * What is counted.  An event is a set of these, so each has to be counted once
@@ -75,36 +70,6 @@ typedef enum PmuQuantity {
     PMU_NR_QUANTITIES
 } PmuQuantity;
 
-/*
- * Floating-point instructions, by what they operate on and by what they do;
- * INT are multiplications and divisions of integers, which some events have.
- */
-typedef enum PmuFpWidth {
-    PMU_FP_X87,
-    PMU_FP_SS,
-    PMU_FP_SD,
-    PMU_FP_PS,
-    PMU_FP_PD,
-    PMU_FP_PS256,
-    PMU_FP_PD256,
-    PMU_FP_MMX,             /* with PMU_FP_NONE */
-    PMU_FP_NR_WIDTHS
-} PmuFpWidth;
-
-typedef enum PmuFpKind {
-    PMU_FP_ADD,             /* or subtract, horizontally, too */
-    PMU_FP_MUL,
-    PMU_FP_DIV,             /* and square roots */
-    PMU_FP_MAC,             /* multiply and add */
-    PMU_FP_OTHER,           /* minimum, reciprocals; of x87, what it computes */
-    PMU_FP_DP,              /* dot products */
-    PMU_FP_INT,             /* with PMU_FP_X87 */
-    PMU_FP_NONE,            /* moves, logic, integers and so on */
-    PMU_FP_NR_KINDS
-} PmuFpKind;
-
-#define PMU_FP(width, kind) ((width) * PMU_FP_NR_KINDS + (kind))
-#define PMU_NR_FP           PMU_FP(PMU_FP_NR_WIDTHS, 0)
 #define PMU_FP_MAX          16  /* counts of an instruction */
 
 #define PMU_BIT(quantity)   (1ull << (quantity))

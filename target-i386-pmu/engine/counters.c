@@ -94,7 +94,7 @@ static void set_rows(PmuState *s, const PmuConfig *config, unsigned n)
     counter->rows = 0;
     if (pmu_enabled(s, config, n) && counter->add &&
         pmu_is_sampled(s, config, n, counter)) {
-        counter->rows = (uint8_t)(os << PMU_OS | usr << PMU_USR);
+        counter->rows = (uint8_t)(os << RETIRE_OS | usr << RETIRE_USR);
     }
 }
 
@@ -134,7 +134,7 @@ static inline int64_t distance(PmuState *s, const PmuConfig *config,
     if (counter->add & B(REF_CYCLES)) {
         left = (left + 1) * PMU_REFCLK_UNIT - 1;
         part = 0;
-        for (int r = 0; r < PMU_NR_ROWS; r++) {
+        for (int r = 0; r < RETIRE_NR_ROWS; r++) {
             part += counter->rows >> r & 1 ? s->ref_fraction[r] : 0;
         }
         return left < part ? 0 :
@@ -160,17 +160,17 @@ static bool needs_caches(uint64_t quantities)
 /* The registers have changed; nothing is pending. */
 static void update(PmuState *s, const PmuConfig *config)
 {
-    s->wanted[PMU_OS] = s->wanted[PMU_USR] = 0;
-    s->classes[PMU_OS] = s->classes[PMU_USR] = false;
-    s->caches[PMU_OS] = s->caches[PMU_USR] = false;
-    s->fp[PMU_OS] = s->fp[PMU_USR] = false;
-    s->tlb[PMU_OS] = s->tlb[PMU_USR] = false;
-    s->fetches[PMU_OS] = s->fetches[PMU_USR] = false;
-    s->data[PMU_OS] = s->data[PMU_USR] = false;
-    s->tags[PMU_OS] = s->tags[PMU_USR] = false;
+    s->wanted[RETIRE_OS] = s->wanted[RETIRE_USR] = 0;
+    s->classes[RETIRE_OS] = s->classes[RETIRE_USR] = false;
+    s->caches[RETIRE_OS] = s->caches[RETIRE_USR] = false;
+    s->fp[RETIRE_OS] = s->fp[RETIRE_USR] = false;
+    s->tlb[RETIRE_OS] = s->tlb[RETIRE_USR] = false;
+    s->fetches[RETIRE_OS] = s->fetches[RETIRE_USR] = false;
+    s->data[RETIRE_OS] = s->data[RETIRE_USR] = false;
+    s->tags[RETIRE_OS] = s->tags[RETIRE_USR] = false;
     s->memory_interrupts = false;
     if (s->clocks) {
-        s->wanted[PMU_OS] = s->wanted[PMU_USR] = B(INSNS);
+        s->wanted[RETIRE_OS] = s->wanted[RETIRE_USR] = B(INSNS);
     }
     s->running = 0;
     for (unsigned n = 0; n < nr_counters(config); n++) {
@@ -178,7 +178,7 @@ static void update(PmuState *s, const PmuConfig *config)
 
         set_rows(s, config, n);
         s->running |= (uint32_t)!!counter->rows << n;
-        for (int r = 0; r < PMU_NR_ROWS; r++) {
+        for (int r = 0; r < RETIRE_NR_ROWS; r++) {
             if (counter->rows >> r & 1) {
                 s->wanted[r] |= counter->add | counter->sub | B(INSNS);
                 s->classes[r] |= needs_classes(counter->add | counter->sub);
@@ -196,11 +196,11 @@ static void update(PmuState *s, const PmuConfig *config)
     }
     if (!(config->flavour->has & NEHALEMS)) {
         /* Their records have no bit for that. */
-        s->tlb[PMU_OS] |= s->data[PMU_OS];
-        s->tlb[PMU_USR] |= s->data[PMU_USR];
+        s->tlb[RETIRE_OS] |= s->data[RETIRE_OS];
+        s->tlb[RETIRE_USR] |= s->data[RETIRE_USR];
     }
-    s->wanted[PMU_OS] &= PMU_BIT(PMU_NR_COUNTED) - 1;
-    s->wanted[PMU_USR] &= PMU_BIT(PMU_NR_COUNTED) - 1;
+    s->wanted[RETIRE_OS] &= PMU_BIT(PMU_NR_COUNTED) - 1;
+    s->wanted[RETIRE_USR] &= PMU_BIT(PMU_NR_COUNTED) - 1;
 }
 
 void pmu_set_slack(PmuState *s, const PmuConfig *config)
@@ -208,8 +208,8 @@ void pmu_set_slack(PmuState *s, const PmuConfig *config)
     NetburstState *nb = config->netburst;
     const PmuCounter *counters = nb ? nb->counter : s->counter;
     const uint64_t *values = nb ? nb->value : s->value;
-    int64_t insns[PMU_NR_ROWS] = { FAR_AWAY, FAR_AWAY };
-    int64_t branches[PMU_NR_ROWS] = { FAR_AWAY, FAR_AWAY };
+    int64_t insns[RETIRE_NR_ROWS] = { FAR_AWAY, FAR_AWAY };
+    int64_t branches[RETIRE_NR_ROWS] = { FAR_AWAY, FAR_AWAY };
 
     for (uint32_t left = s->running; left; left &= left - 1) {
         unsigned n = (unsigned)__builtin_ctz(left);
@@ -220,7 +220,7 @@ void pmu_set_slack(PmuState *s, const PmuConfig *config)
             continue;
         }
         run = distance(s, config, counter, n, config->value_mask - values[n]);
-        for (int r = 0; r < PMU_NR_ROWS; r++) {
+        for (int r = 0; r < RETIRE_NR_ROWS; r++) {
             int64_t far = counter->rows >> r & 1 ? run : FAR_AWAY;
 
             if (counter->add & (B(INSNS) | B(CYCLES) | B(REF_CYCLES) |
@@ -231,7 +231,7 @@ void pmu_set_slack(PmuState *s, const PmuConfig *config)
             }
         }
     }
-    for (int r = 0; r < PMU_NR_ROWS; r++) {
+    for (int r = 0; r < RETIRE_NR_ROWS; r++) {
         s->insns[r] = insns[r];
         s->branches[r] = branches[r];
         s->slack[r] = MIN(insns[r], branches[r]);
@@ -282,7 +282,7 @@ static inline uint64_t pending_of(const PmuState *s, const PmuCounter *counter,
 {
     uint64_t sum = 0;
 
-    for (int r = 0; r < PMU_NR_ROWS; r++) {
+    for (int r = 0; r < RETIRE_NR_ROWS; r++) {
         uint64_t left = counter->rows >> r & 1 ? quantities & s->counted[r] : 0;
 
         for (; left; left &= left - 1) {
@@ -376,7 +376,7 @@ static void count(PmuState *s, const PmuConfig *config)
 
 void pmu_add_pending(PmuState *s, const PmuConfig *config)
 {
-    for (int r = 0; r < PMU_NR_ROWS; r++) {
+    for (int r = 0; r < RETIRE_NR_ROWS; r++) {
         if (s->counted[r] & B(INSNS)) {
             add_clocks(s, config, r);
         }
@@ -386,7 +386,7 @@ void pmu_add_pending(PmuState *s, const PmuConfig *config)
     } else {
         count(s, config);
     }
-    for (int r = 0; r < PMU_NR_ROWS; r++) {
+    for (int r = 0; r < RETIRE_NR_ROWS; r++) {
         if (!s->counted[r]) {
             continue;
         }
@@ -448,7 +448,7 @@ void pmu_pebs_done(PmuState *s, const PmuConfig *config, unsigned n,
     pmu_set_slack(s, config);
 }
 
-void pmu_tag(PmuState *s, PmuRow row, uint32_t latency)
+void pmu_tag(PmuState *s, RetireRow row, uint32_t latency)
 {
     if (latency > s->load_latency) {
         pmu_count(s, row, PMU_TAGGED, 1);

@@ -62,21 +62,22 @@ static int find_fp(const PmuConfig *config, uint64_t sel, unsigned n)
 static uint32_t fp_weight(uint64_t sel, int event, unsigned i)
 {
     static const uint8_t elements[] = { 1, 1, 1, 4, 2, 8, 4, 0 };
-    unsigned width = i / PMU_FP_NR_KINDS, kind = i % PMU_FP_NR_KINDS;
+    unsigned width = i / RETIRE_FP_NR_KINDS, kind = i % RETIRE_FP_NR_KINDS;
     unsigned umask = fp_events[event].umasks ? SEL_UMASK(sel) : 0xff;
     uint32_t weight, cmask = SEL_CMASK(sel);
     FpCounts counts = fp_events[event].counts;
 
     umask &= fp_events[event].width[width];
     umask &= counts >= FP_KINDS ? fp_events[event].kind[kind] :
-             kind == PMU_FP_NONE ||
-             (kind == PMU_FP_INT && (width || counts != FP_AND_INT)) ? 0 : 0xff;
+             kind == RETIRE_FP_NONE ||
+             (kind == RETIRE_FP_INT && (width || counts != FP_AND_INT)) ?
+             0 : 0xff;
     if (counts == FP_ELEMENTS) {
         weight = (uint32_t)__builtin_popcount(umask) * elements[width] *
-                 (kind == PMU_FP_MAC ? 2 : 1);
+                 (kind == RETIRE_FP_MAC ? 2 : 1);
     } else {
         weight = !umask ? 0 : counts == FP_OPERATIONS &&
-                 (kind == PMU_FP_MAC || kind == PMU_FP_DP) ? 2 : 1;
+                 (kind == RETIRE_FP_MAC || kind == RETIRE_FP_DP) ? 2 : 1;
     }
     return cmask || (sel & SEL_EDGE) ? weight && weight >= cmask : weight;
 }
@@ -216,8 +217,8 @@ void pmu_select_netburst(PmuState *s, const PmuConfig *config)
     }
 }
 
-void pmu_count_fp(PmuState *s, const PmuConfig *config, PmuRow row,
-                  const uint64_t n[PMU_NR_FP])
+void pmu_count_fp(PmuState *s, const PmuConfig *config, RetireRow row,
+                  const uint64_t n[RETIRE_NR_FP])
 {
     for (unsigned c = 0; c < MIN(config->counters, PMU_MAX_GP); c++) {
         uint64_t sel = pmu_event_select(s, config, c);
@@ -226,13 +227,13 @@ void pmu_count_fp(PmuState *s, const PmuConfig *config, PmuRow row,
         if (event < 0 || !(s->counter[c].rows >> row & 1)) {
             continue;
         }
-        for (unsigned i = 0; i < PMU_NR_FP; i++) {
+        for (unsigned i = 0; i < RETIRE_NR_FP; i++) {
             s->fp_pending[c] +=
                 n[i] ? n[i] * fp_weight(sel, event, i) : 0;
         }
         s->counted[row] |= B(FLOATING);
         if (s->memory_interrupts) {
-            s->slack[PMU_OS] = s->slack[PMU_USR] = -1;
+            s->slack[RETIRE_OS] = s->slack[RETIRE_USR] = -1;
         }
     }
 }

@@ -96,8 +96,8 @@ bool pmu_setting(const PmuState *s, const PmuConfig *config, unsigned n,
         quantities = netburst_event(config->netburst, n).add;
         *setting = (PmuSetting) {
             .enabled = rows,
-            .os = rows >> PMU_OS & 1,
-            .usr = rows >> PMU_USR & 1,
+            .os = rows >> RETIRE_OS & 1,
+            .usr = rows >> RETIRE_USR & 1,
             .interrupts = netburst_interrupts(config->netburst, n),
         };
     } else {

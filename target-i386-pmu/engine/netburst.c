@@ -217,8 +217,8 @@ uint8_t netburst_rows(const NetburstState *s, unsigned n)
     if (is_always(s->cccr[n])) {
         escr = ESCR_OS | ESCR_USR;
     }
-    return (uint8_t)(!!(escr & ESCR_OS) << PMU_OS |
-                     !!(escr & ESCR_USR) << PMU_USR);
+    return (uint8_t)(!!(escr & ESCR_OS) << RETIRE_OS |
+                     !!(escr & ESCR_USR) << RETIRE_USR);
 }
 
 /*

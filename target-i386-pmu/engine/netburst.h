@@ -41,7 +41,7 @@ typedef struct NetburstEvent {
 NetburstEvent netburst_event(const NetburstState *s, unsigned n);
 
 /*
- * The rows of PmuRow that counter @n is enabled for.  Whether somebody waits
+ * The rows of RetireRow that counter @n is enabled for.  Whether somebody waits
  * for its overflow, be it with an interrupt or in a cascade.
  */
 uint8_t netburst_rows(const NetburstState *s, unsigned n);

@@ -108,7 +108,7 @@ typedef struct PmuCounter {
      * counts cycles without an event); sets of PMU_BIT().
      */
     uint64_t add, sub;
-    uint8_t rows;           /* bit r: it counts in PmuRow r; 0: not at all */
+    uint8_t rows;           /* bit r: it counts in RetireRow r; 0: not at all */
     bool interrupts;        /* its overflow causes a PMI, */
     bool pebs;              /* or has the next event write a record */
 } PmuCounter;
@@ -139,7 +139,7 @@ typedef struct PmuState {
     /* Saved at an SMI with FREEZE_WHILE_SMM, for RSM. */
     uint64_t smm_global_ctrl, smm_debugctl;
     /* Of a reference clock in each row, in 1/PMU_REFCLK_UNIT. */
-    uint32_t ref_fraction[PMU_NR_ROWS];
+    uint32_t ref_fraction[RETIRE_NR_ROWS];
     bool smm_frozen;                    /* in SMM, with FREEZE_WHILE_SMM */
     /*
      * Clocks and reference clocks since somebody has asked for either, which
@@ -154,14 +154,14 @@ typedef struct PmuState {
     /* The rest follows from the above and from what has been counted since. */
     PmuCounter counter[PMU_NR_COUNTERS];
     uint32_t running;                   /* a bit for each that has rows */
-    uint64_t wanted[PMU_NR_ROWS];       /* see pmu_wanted() */
-    bool classes[PMU_NR_ROWS];          /* see pmu_wants_classes() */
-    bool caches[PMU_NR_ROWS];           /* see pmu_wants_caches() */
-    bool fp[PMU_NR_ROWS];               /* see pmu_wants_fp() */
-    bool tlb[PMU_NR_ROWS];              /* see pmu_wants_tlb() */
-    bool fetches[PMU_NR_ROWS];          /* see pmu_wants_fetches() */
-    bool data[PMU_NR_ROWS];             /* see pmu_wants_data() */
-    bool tags[PMU_NR_ROWS];             /* see pmu_tags() */
+    uint64_t wanted[RETIRE_NR_ROWS];       /* see pmu_wanted() */
+    bool classes[RETIRE_NR_ROWS];          /* see pmu_wants_classes() */
+    bool caches[RETIRE_NR_ROWS];           /* see pmu_wants_caches() */
+    bool fp[RETIRE_NR_ROWS];               /* see pmu_wants_fp() */
+    bool tlb[RETIRE_NR_ROWS];              /* see pmu_wants_tlb() */
+    bool fetches[RETIRE_NR_ROWS];          /* see pmu_wants_fetches() */
+    bool data[RETIRE_NR_ROWS];             /* see pmu_wants_data() */
+    bool tags[RETIRE_NR_ROWS];             /* see pmu_tags() */
     bool memory_interrupts;     /* a counter of memory accesses, or FP, does */
     bool pmi;                           /* not taken by pmu_sync() yet */
     uint64_t pebs_due;                  /* of pebs_armed, whose event came */
@@ -169,12 +169,12 @@ typedef struct PmuState {
      * Counted, but not in value[] yet.  So many instructions may be counted
      * before it has to be there; below 0, it has.
      */
-    uint64_t pending[PMU_NR_ROWS][PMU_NR_QUANTITIES];
+    uint64_t pending[RETIRE_NR_ROWS][PMU_NR_QUANTITIES];
     uint64_t fp_pending[PMU_MAX_GP];    /* the same, of each counter */
-    uint64_t counted[PMU_NR_ROWS];      /* which of these, as PMU_BIT() */
-    int64_t slack[PMU_NR_ROWS];
+    uint64_t counted[RETIRE_NR_ROWS];      /* which of these, as PMU_BIT() */
+    int64_t slack[RETIRE_NR_ROWS];
     /* See pmu_distances(); as it was when nothing was pending. */
-    int64_t insns[PMU_NR_ROWS], branches[PMU_NR_ROWS];
+    int64_t insns[RETIRE_NR_ROWS], branches[RETIRE_NR_ROWS];
     bool has_unknown;                   /* see pmu_take_unknown() */
     uint32_t unknown;
     uint64_t reported[4];               /* event codes, modulo 256 */
@@ -310,7 +310,7 @@ static inline void pmu_set_svm(PmuState *s, const PmuConfig *config, bool svme,
  * The quantities that are to be counted in @row, a set of PMU_BIT() of those
  * below PMU_NR_COUNTED; 0 if no counter runs there.
  */
-static inline uint64_t pmu_wanted(const PmuState *s, PmuRow row)
+static inline uint64_t pmu_wanted(const PmuState *s, RetireRow row)
 {
     return s->wanted[row];
 }
@@ -319,7 +319,7 @@ static inline uint64_t pmu_wanted(const PmuState *s, PmuRow row)
  * Whether near branches are counted in @row, or mispredicted ones, so that it
  * matters of which quantity each is.
  */
-static inline bool pmu_wants_classes(const PmuState *s, PmuRow row)
+static inline bool pmu_wants_classes(const PmuState *s, RetireRow row)
 {
     return s->classes[row];
 }
@@ -328,29 +328,29 @@ static inline bool pmu_wants_classes(const PmuState *s, PmuRow row)
  * Whether more than the number of loads, stores and locked loads matters in
  * @row.  If not, loads may be counted as any of PMU_LOADS.
  */
-static inline bool pmu_wants_caches(const PmuState *s, PmuRow row)
+static inline bool pmu_wants_caches(const PmuState *s, RetireRow row)
 {
     return s->caches[row];
 }
 
 /* Whether floating-point instructions matter in @row. */
-static inline bool pmu_wants_fp(const PmuState *s, PmuRow row)
+static inline bool pmu_wants_fp(const PmuState *s, RetireRow row)
 {
     return s->fp[row];
 }
 
-/* @n[PMU_FP(width, kind)] of them have been counted in @row; as pmu_count(). */
-void pmu_count_fp(PmuState *s, const PmuConfig *config, PmuRow row,
-                  const uint64_t n[PMU_NR_FP]);
+/* @n[RETIRE_FP(width, kind)] are counted in @row; as pmu_count(). */
+void pmu_count_fp(PmuState *s, const PmuConfig *config, RetireRow row,
+                  const uint64_t n[RETIRE_NR_FP]);
 
 /* Whether it matters which pages have entries in DTLB. */
-static inline bool pmu_wants_tlb(const PmuState *s, PmuRow row)
+static inline bool pmu_wants_tlb(const PmuState *s, RetireRow row)
 {
     return s->tlb[row];
 }
 
 /* The same of fetches, and of lines of code. */
-static inline bool pmu_wants_fetches(const PmuState *s, PmuRow row)
+static inline bool pmu_wants_fetches(const PmuState *s, RetireRow row)
 {
     return s->fetches[row];
 }
@@ -359,7 +359,7 @@ static inline bool pmu_wants_fetches(const PmuState *s, PmuRow row)
  * Whether records of PEBS may have an access of their instruction, and whether
  * it has been in the caches; as pmu_wants_tlb(), which says the same of pages.
  */
-static inline bool pmu_wants_data(const PmuState *s, PmuRow row)
+static inline bool pmu_wants_data(const PmuState *s, RetireRow row)
 {
     return s->data[row];
 }
@@ -370,24 +370,24 @@ static inline bool pmu_wants_data(const PmuState *s, PmuRow row)
  * counts for is to be reported before anything else is called; and all that
  * has been counted before a register is written, before that.
  */
-static inline void pmu_count(PmuState *s, PmuRow row, PmuQuantity quantity,
+static inline void pmu_count(PmuState *s, RetireRow row, PmuQuantity quantity,
                              uint64_t n)
 {
     s->pending[row][quantity] += n;
     s->counted[row] |= PMU_BIT(quantity);
     if (quantity == PMU_INSNS) {
-        s->slack[PMU_OS] -= n;
-        s->slack[PMU_USR] -= n;
+        s->slack[RETIRE_OS] -= n;
+        s->slack[RETIRE_USR] -= n;
     } else if (quantity >= PMU_INTERRUPTS &&
                (quantity <= PMU_TAGGED || s->memory_interrupts)) {
-        s->slack[PMU_OS] = s->slack[PMU_USR] = -1;
+        s->slack[RETIRE_OS] = s->slack[RETIRE_USR] = -1;
     }
 }
 
 /* Whether something may have overflowed that interrupts */
 static inline bool pmu_is_near(const PmuState *s)
 {
-    return (s->slack[PMU_OS] | s->slack[PMU_USR]) < 0;
+    return (s->slack[RETIRE_OS] | s->slack[RETIRE_USR]) < 0;
 }
 
 /*
@@ -398,7 +398,7 @@ void pmu_add_pending(PmuState *s, const PmuConfig *config);
 
 static inline void pmu_apply(PmuState *s, const PmuConfig *config)
 {
-    if ((s->counted[PMU_OS] | s->counted[PMU_USR]) || pmu_is_near(s)) {
+    if ((s->counted[RETIRE_OS] | s->counted[RETIRE_USR]) || pmu_is_near(s)) {
         pmu_add_pending(s, config);
     }
 }
@@ -418,7 +418,7 @@ static inline void pmu_apply(PmuState *s, const PmuConfig *config)
 #define PMU_NEAR            8192
 
 static inline uint32_t pmu_distance(PmuState *s, const PmuConfig *config,
-                                    PmuRow row)
+                                    RetireRow row)
 {
     if (s->slack[row] < PMU_NEAR) {
         pmu_apply(s, config);
@@ -433,7 +433,7 @@ static inline uint32_t pmu_distance(PmuState *s, const PmuConfig *config,
  * before a counter of branches does.
  */
 static inline uint32_t pmu_distances(PmuState *s, const PmuConfig *config,
-                                     PmuRow row, uint32_t *branches)
+                                     RetireRow row, uint32_t *branches)
 {
     *branches = pmu_distance(s, config, row);
     if (*branches >= PMU_NEAR) {
@@ -504,19 +504,19 @@ void pmu_pebs_forget(PmuState *s, const PmuConfig *config);
 #define PMU_TAG_GAP_MIN     512
 #define PMU_TAG_GAP_MAX     2559
 
-static inline bool pmu_tags(const PmuState *s, PmuRow row)
+static inline bool pmu_tags(const PmuState *s, RetireRow row)
 {
     return s->tags[row];
 }
 
 /* How many instructions may retire in @row before one that may be tagged */
-static inline uint32_t pmu_tag_distance(const PmuState *s, PmuRow row)
+static inline uint32_t pmu_tag_distance(const PmuState *s, RetireRow row)
 {
     return s->tags[row] ? s->tag_left : UINT32_MAX;
 }
 
 /* @n instructions have retired, no more than that; none of them was tagged. */
-static inline void pmu_tag_pass(PmuState *s, PmuRow row, uint32_t n)
+static inline void pmu_tag_pass(PmuState *s, RetireRow row, uint32_t n)
 {
     if (s->tags[row]) {
         s->tag_left -= n;
@@ -527,7 +527,7 @@ static inline void pmu_tag_pass(PmuState *s, PmuRow row, uint32_t n)
  * Another one has, where pmu_tag_distance() is 0: its first load has taken
  * @latency clocks, or it has none, which is 0.
  */
-void pmu_tag(PmuState *s, PmuRow row, uint32_t latency);
+void pmu_tag(PmuState *s, RetireRow row, uint32_t latency);
 
 /* GLOBAL_STATUS without the counters that PEBS is on for */
 uint64_t pmu_others_status(const PmuState *s, const PmuConfig *config);
@@ -582,7 +582,7 @@ static inline uint64_t pmu_pebs_groups(const PmuState *s,
  * Whether what is next in @row may have a record.  If so, the caller of
  * pmu_distance() has it observed.
  */
-static inline bool pmu_pebs_near(const PmuState *s, PmuRow row)
+static inline bool pmu_pebs_near(const PmuState *s, RetireRow row)
 {
     return (s->pebs_armed & s->pebs_enable) && !s->slack[row];
 }

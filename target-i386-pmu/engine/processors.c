@@ -12,7 +12,7 @@
 
 /* CPUID.0AH */
 #define LEAF_NO_SLOTS       0x80u   /* EBX: topdown slots */
-#define LEAF_NO_MODELS      0x58u   /* LLC references and misses, branch misses */
+#define LEAF_NO_MODELS      0x58u   /* those of caches, branch misses */
 #define LEAF_NO_ANY_THREAD  (1u << 15)  /* EDX */
 
 #define SMM_CAP     PMU_CAP_FREEZE_WHILE_SMM

@@ -107,7 +107,7 @@ bool pmu_load_state(PmuState *s, const PmuConfig *config)
     if (!config->aperfmperf || !s->clocks) {
         bad |= s->clocks | s->aperf | s->mperf;
     }
-    for (int r = 0; r < PMU_NR_ROWS; r++) {
+    for (int r = 0; r < RETIRE_NR_ROWS; r++) {
         bad |= s->ref_fraction[r] >= PMU_REFCLK_UNIT;
     }
     if (bad) {

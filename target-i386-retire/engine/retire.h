@@ -56,13 +56,15 @@ typedef enum RetireClass {
 /* Floating point: on what an instruction operates */
 typedef enum RetireFpWidth {
     RETIRE_FP_X87,
-    RETIRE_FP_SS,           /* and behind each single its double precision: */
-    RETIRE_FP_PS = RETIRE_FP_SS + 2,
-    RETIRE_FP_MMX = RETIRE_FP_PS + 4,   /* with RETIRE_FP_NONE */
+    RETIRE_FP_SS,           /* behind each single its double precision */
+    RETIRE_FP_SD,
+    RETIRE_FP_PS,
+    RETIRE_FP_PD,
+    RETIRE_FP_PS256,
+    RETIRE_FP_PD256,
+    RETIRE_FP_MMX,          /* with RETIRE_FP_NONE */
     RETIRE_FP_NR_WIDTHS
 } RetireFpWidth;
-
-#define RETIRE_FP_256       2           /* more than RETIRE_FP_PS has */
 
 /* And what it does; with the former, an index of RetireModels.fp. */
 typedef enum RetireFpKind {
@@ -77,7 +79,8 @@ typedef enum RetireFpKind {
     RETIRE_FP_NR_KINDS
 } RetireFpKind;
 
-#define RETIRE_NR_FP        (RETIRE_FP_NR_WIDTHS * RETIRE_FP_NR_KINDS)
+#define RETIRE_FP(width, kind) ((width) * RETIRE_FP_NR_KINDS + (kind))
+#define RETIRE_NR_FP        RETIRE_FP(RETIRE_FP_NR_WIDTHS, 0)
 
 /* What clocks there are, and who asks for models; the same for all CPUs. */
 typedef struct RetireConfig {

@@ -25,7 +25,7 @@ static bool amd, one_enable;    /* AMD's; EVTSEL0 enables all */
 static bool old;                /* no PERFEVTSELs: the model knows no event */
 static unsigned width;          /* of a counter */
 static PmuState lazy, eager;
-static uint32_t ref_fraction[PMU_NR_ROWS];
+static uint32_t ref_fraction[RETIRE_NR_ROWS];
 static uint64_t due;            /* the eager one has these records now */
 static uint8_t storing;         /* what becomes of records */
 
@@ -151,7 +151,7 @@ static bool model_event(uint64_t sel, uint64_t *quantities)
 }
 
 /* How many counts counter @n takes; -1 if the model does not know its event. */
-static int model_counts(const PmuState *s, unsigned n, PmuRow row,
+static int model_counts(const PmuState *s, unsigned n, RetireRow row,
                         const Happened *h)
 {
     bool global = config.version >= 2 || config.perfmon_v2;
@@ -192,7 +192,7 @@ static int model_counts(const PmuState *s, unsigned n, PmuRow row,
         sel = s->evtsel[n];
         mode = sel >> 40 & 3;       /* HG_ONLY; reserved but on AMD */
         if (!(s->evtsel[one_enable ? 0 : n] >> 22 & 1) ||
-            !(sel >> (row == PMU_OS ? 17 : 16) & 1) ||
+            !(sel >> (row == RETIRE_OS ? 17 : 16) & 1) ||
             (mode && (!s->svme || !(mode >> !s->guest & 1)))) {
             return 0;
         }
@@ -215,7 +215,7 @@ static int model_counts(const PmuState *s, unsigned n, PmuRow row,
 }
 
 /* Do @h to @s and to the model; returns whether there is a PMI. */
-static bool model_settle(PmuState *s, PmuRow row, const Happened *h)
+static bool model_settle(PmuState *s, RetireRow row, const Happened *h)
 {
     PmuState before = *s;
     uint64_t overflows = 0, unknown = 0;
@@ -266,7 +266,7 @@ static bool model_settle(PmuState *s, PmuRow row, const Happened *h)
 }
 
 /* Count for both; returns whether there is a PMI. */
-static bool count(PmuRow row, uint64_t quantities)
+static bool count(RetireRow row, uint64_t quantities)
 {
     Happened h = { .quantities = quantities };
 
@@ -294,7 +294,7 @@ static void sync_lazy(bool pmi, const char *what)
 }
 
 /* So many instructions of a kind, as far as nothing can happen in between. */
-static void run(PmuRow row, PmuQuantity kind, uint32_t n, uint8_t how)
+static void run(RetireRow row, PmuQuantity kind, uint32_t n, uint8_t how)
 {
     static const PmuQuantity mispredicted[PMU_NR_COUNTED] = {
         [PMU_MISP_COND_TAKEN] = PMU_COND_TAKEN,
@@ -329,7 +329,7 @@ static void run(PmuRow row, PmuQuantity kind, uint32_t n, uint8_t how)
     sync_lazy(pmi, "PMI");
 }
 
-static void interrupt(PmuRow row)
+static void interrupt(RetireRow row)
 {
     bool pmi = count(row, PMU_BIT(PMU_INTERRUPTS));
 
@@ -337,12 +337,12 @@ static void interrupt(PmuRow row)
 }
 
 /* An instruction of one kind of them, which the model does not know */
-static void floating(PmuRow row, uint8_t kind)
+static void floating(RetireRow row, uint8_t kind)
 {
-    uint64_t n[PMU_NR_FP] = { 0 };
+    uint64_t n[RETIRE_NR_FP] = { 0 };
     bool pmi;
 
-    n[kind % PMU_NR_FP] = 1;
+    n[kind % RETIRE_NR_FP] = 1;
     pmu_count_fp(&lazy, &config, row, n);
     pmu_count_fp(&eager, &config, row, n);
     pmi = count(row, PMU_BIT(PMU_INSNS));
@@ -362,7 +362,7 @@ static void check(void)
     if (!pmu_load_state(&copy, &config)) {
         fail("a state that migration refuses");
     }
-    for (int row = 0; row < PMU_NR_ROWS; row++) {
+    for (int row = 0; row < RETIRE_NR_ROWS; row++) {
         same(pmu_wanted(&copy, row), pmu_wanted(&lazy, row), "wanted");
     }
 }
@@ -397,8 +397,8 @@ static void check_settings(void)
                     n - PMU_MAX_GP < config.fixed, "a counter's existence");
         if (eager.counter[n].rows &&
             !(there && setting.enabled &&
-              setting.os == (eager.counter[n].rows >> PMU_OS & 1) &&
-              setting.usr == (eager.counter[n].rows >> PMU_USR & 1))) {
+              setting.os == (eager.counter[n].rows >> RETIRE_OS & 1) &&
+              setting.usr == (eager.counter[n].rows >> RETIRE_USR & 1))) {
             fail("a counter that runs is not enabled");
         }
     }
@@ -445,7 +445,7 @@ static void environment(uint8_t how)
 
 static void step(uint8_t op, uint8_t how)
 {
-    PmuRow row = how >> 7;
+    RetireRow row = how >> 7;
     uint64_t a = 0, b = 0;
     uint32_t ecx, unknown[2];
 
@@ -613,7 +613,7 @@ static void p4_write(uint32_t msr, uint64_t val)
     same(a, b, "what RDMSR shows");
 }
 
-static void p4_run(PmuRow row, PmuQuantity kind, uint32_t n)
+static void p4_run(RetireRow row, PmuQuantity kind, uint32_t n)
 {
     uint32_t distance = pmu_distance(&p4[0].state, &p4[0].config, row);
     bool pmi = false;

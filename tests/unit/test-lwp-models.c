@@ -1437,7 +1437,8 @@ static void test_executed_again(void)
             account_set_budget(500);
         }
         g_assert_true(retire_is_left(&account_memory, account_clock(), 0x5123));
-        g_assert_false(retire_is_left(&account_memory, account_clock(), 0x5124));
+        g_assert_false(retire_is_left(&account_memory, account_clock(),
+                                      0x5124));
         if (t[k].again) {
             retire_again(&account_memory, account_clock(), 0x5123);
             retire_note(&account_memory, account_clock(), RETIRE_USR, 0x123,
@@ -1447,7 +1448,8 @@ static void test_executed_again(void)
         } else {
             /* Its handler has retired something when it comes again. */
             g_assert_true(account_begin(&(AccountTB) { .n = 1 }));
-            g_assert_false(retire_is_left(&account_memory, account_clock(), 0x5123));
+            g_assert_false(retire_is_left(&account_memory, account_clock(),
+                                          0x5123));
             retire_again(&account_memory, account_clock(), 0x5123);
         }
         retire_take_memory(&account_memory, RETIRE_USR, n);

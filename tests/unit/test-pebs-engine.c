@@ -98,9 +98,9 @@ static bool insn_of(PmuQuantity q, unsigned n, bool known)
 {
     uint64_t due;
 
-    pmu_count(&pmu, PMU_USR, PMU_INSNS, 1);
+    pmu_count(&pmu, RETIRE_USR, PMU_INSNS, 1);
     if (q != PMU_INSNS) {
-        pmu_count(&pmu, PMU_USR, q, n);
+        pmu_count(&pmu, RETIRE_USR, q, n);
     }
     due = pmu_pebs_due(&pmu, &config);
     if (due && !known) {
@@ -396,7 +396,7 @@ static void test_arming(void)
         start(BRANCHES, left);
         for (unsigned i = 1; i <= left; i++) {
             for (int n = 0; n < 3; n++) {
-                g_assert_cmpint(pmu_distance(&pmu, &config, PMU_USR), <=,
+                g_assert_cmpint(pmu_distance(&pmu, &config, RETIRE_USR), <=,
                                 left - i + 2);
                 insn(PMU_INSNS);
             }
@@ -409,7 +409,7 @@ static void test_arming(void)
         for (int n = 0; n < 3; n++) {
             uint32_t branches;
 
-            pmu_distances(&pmu, &config, PMU_USR, &branches);
+            pmu_distances(&pmu, &config, RETIRE_USR, &branches);
             g_assert_cmpint(branches, ==, 0);
             g_assert_false(insn(PMU_INSNS));
             g_assert_cmphex(records, ==, 0);
@@ -418,7 +418,7 @@ static void test_arming(void)
         g_assert_cmphex(records, ==, 1);
         g_assert_cmphex(rd(GLOBAL_STATUS), ==, 0);
         g_assert_cmphex(rd(PMC(0)), ==, ((1ull << 48) - 1) & -1000ull);
-        g_assert_cmpint(pmu_distance(&pmu, &config, PMU_USR), ==, 1000);
+        g_assert_cmpint(pmu_distance(&pmu, &config, RETIRE_USR), ==, 1000);
         g_assert_false(insn(PMU_RET));
         g_assert_cmphex(records, ==, 0);
     }
@@ -454,7 +454,7 @@ static void test_arming(void)
     /* In the other row it does not count. */
     start(INSNS, 1);
     wr(PERFEVTSEL(0), INSNS | EN | OS);
-    g_assert_cmpint(pmu_distance(&pmu, &config, PMU_OS), ==, 1);
+    g_assert_cmpint(pmu_distance(&pmu, &config, RETIRE_OS), ==, 1);
     insn(PMU_INSNS);
     insn(PMU_INSNS);
     g_assert_cmphex(records | rd(GLOBAL_STATUS), ==, 0);
@@ -735,11 +735,11 @@ static void record_with(unsigned n, uint64_t event, uint64_t enable,
     wr(GLOBAL_CTRL, 1u << n);
     for (int i = 0; i < 2; i++) {
         if (q != PMU_INSNS) {
-            pmu_count(&pmu, PMU_USR, q, 1);
+            pmu_count(&pmu, RETIRE_USR, q, 1);
         }
-        if (pmu_tags(&pmu, PMU_USR)) {
+        if (pmu_tags(&pmu, RETIRE_USR)) {
             pmu.tag_left = 0;
-            pmu_tag(&pmu, PMU_USR, 100);
+            pmu_tag(&pmu, RETIRE_USR, 100);
         }
         insn(PMU_INSNS);
     }
@@ -1002,7 +1002,7 @@ static void test_latency_counters(void)
                 be_intel(parts[i].model);
                 set_accesses(0, PMU_LOAD_L2);
                 record_of(n, parts[i].latency, enable);
-                g_assert_cmpint(pmu_tags(&pmu, PMU_USR), ==, counts);
+                g_assert_cmpint(pmu_tags(&pmu, RETIRE_USR), ==, counts);
                 g_assert_cmpint(stored() != 0, ==, counts);
             }
             for (int bits = 0; bits < 4 && parts[i].stores; bits++) {
@@ -1035,7 +1035,7 @@ static void test_latency_counters(void)
     be_intel(0x5e);
     set_accesses(0, PMU_LOAD_L2);
     record_of(0, LATENCY | 1u << 24, 1ull << 32 | 1);
-    g_assert_false(pmu_tags(&pmu, PMU_USR));
+    g_assert_false(pmu_tags(&pmu, RETIRE_USR));
 }
 
 static void test_tags(void)
@@ -1046,30 +1046,32 @@ static void test_tags(void)
         be_intel(0x5e);
         set_area(BUFFER, 4000, 4000);
         wr(LOAD_LATENCY, 30);
-        g_assert_cmpint(pmu_tag_distance(&pmu, PMU_USR), ==, UINT32_MAX);
+        g_assert_cmpint(pmu_tag_distance(&pmu, RETIRE_USR), ==, UINT32_MAX);
         start(LATENCY, 1000);
         wr(PEBS_ENABLE, 1ull << 32 | 1);
-        g_assert_cmpint(pmu_tag_distance(&pmu, PMU_USR), ==, 0);
+        g_assert_cmpint(pmu_tag_distance(&pmu, RETIRE_USR), ==, 0);
         for (unsigned i = 0; i < G_N_ELEMENTS(gaps); i++) {
             uint64_t before = rd(PMC(0));
             uint32_t latency = i % 3 ? 30 + i % 2 : 0;
 
-            g_assert_cmpint(pmu_tag_distance(&pmu, PMU_USR), ==, 0);
-            pmu_tag(&pmu, PMU_USR, latency);
+            g_assert_cmpint(pmu_tag_distance(&pmu, RETIRE_USR), ==, 0);
+            pmu_tag(&pmu, RETIRE_USR, latency);
             g_assert_cmpint(rd(PMC(0)) - before, ==, latency > 30);
             if (again) {
-                g_assert_cmpint(pmu_tag_distance(&pmu, PMU_USR), ==, gaps[i]);
+                g_assert_cmpint(pmu_tag_distance(&pmu, RETIRE_USR), ==,
+                                gaps[i]);
             }
-            gaps[i] = pmu_tag_distance(&pmu, PMU_USR);
+            gaps[i] = pmu_tag_distance(&pmu, RETIRE_USR);
             shortest = MIN(shortest, gaps[i]);
             longest = MAX(longest, gaps[i]);
-            pmu_tag_pass(&pmu, PMU_OS, 1);
-            g_assert_cmpint(pmu_tag_distance(&pmu, PMU_USR), ==, gaps[i] - 1);
+            pmu_tag_pass(&pmu, RETIRE_OS, 1);
+            g_assert_cmpint(pmu_tag_distance(&pmu, RETIRE_USR), ==,
+                                gaps[i] - 1);
             /* Not while nobody wants tags */
             wr(GLOBAL_CTRL, 0);
-            pmu_tag_pass(&pmu, PMU_USR, 100);
+            pmu_tag_pass(&pmu, RETIRE_USR, 100);
             wr(GLOBAL_CTRL, 1);
-            pmu_tag_pass(&pmu, PMU_USR, gaps[i] - 1);
+            pmu_tag_pass(&pmu, RETIRE_USR, gaps[i] - 1);
         }
     }
     g_assert_cmpint(shortest, >=, PMU_TAG_GAP_MIN);

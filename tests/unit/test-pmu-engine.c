@@ -109,7 +109,7 @@ static void check_bits(uint32_t msr, uint64_t mask)
 }
 
 /* @n plain instructions; whether there was a PMI behind them. */
-static bool run(PmuRow row, uint64_t n)
+static bool run(RetireRow row, uint64_t n)
 {
     pmu_count(&pmu, row, PMU_INSNS, n);
     return pmu_sync(&pmu, &config);
@@ -583,7 +583,7 @@ static void test_reset(void)
     wr(FIXED_CTR_CTRL, 0x33);
     wr(GLOBAL_CTRL, FIXED_BIT(0) | 1);
     pmu.debugctl = FREEZE_PERFMON;
-    pmu_count(&pmu, PMU_USR, PMU_INSNS, 1);
+    pmu_count(&pmu, RETIRE_USR, PMU_INSNS, 1);
     pmu_reset(&pmu, &config);
     g_assert_false(pmu_settle(&pmu, &config));
     g_assert_cmphex(rd(GLOBAL_CTRL), ==, 15);
@@ -592,11 +592,11 @@ static void test_reset(void)
     g_assert_cmphex(rd(PMC(0)), ==, 0);
     g_assert_cmphex(rd(FIXED_CTR_CTRL), ==, 0);
     g_assert_cmphex(pmu.debugctl, ==, 0);
-    g_assert_cmphex(pmu_wanted(&pmu, PMU_OS), ==, 0);
+    g_assert_cmphex(pmu_wanted(&pmu, RETIRE_OS), ==, 0);
 
     /* Software for version 1 does not know GLOBAL_CTRL. */
     wr(PERFEVTSEL(0), RUN | 0xc0);
-    run(PMU_OS, 3);
+    run(RETIRE_OS, 3);
     g_assert_cmpint(rd(PMC(0)), ==, 3);
 
     be_perfmon_v2();
@@ -669,7 +669,7 @@ static void test_rdpmc(void)
 
     /* What has been counted is there. */
     wr(EXT_EVTSEL(1), RUN | 0xc0);
-    pmu_count(&pmu, PMU_USR, PMU_INSNS, 11);
+    pmu_count(&pmu, RETIRE_USR, PMU_INSNS, 11);
     check_rdpmc(1, 11);
 }
 
@@ -703,8 +703,8 @@ static void test_amd(void)
     be_k7();
     wr(K7_EVTSEL(1), RUN | INT | 0xc0);
     wr(K7_PERFCTR(1), -10);
-    g_assert_false(run(PMU_USR, 9));
-    g_assert_true(run(PMU_USR, 1));
+    g_assert_false(run(RETIRE_USR, 9));
+    g_assert_true(run(RETIRE_USR, 1));
     g_assert_cmphex(rd(K7_PERFCTR(1)), ==, 0);
     g_assert_cmphex(pmu.global_status, ==, 0);
 }
@@ -723,14 +723,14 @@ static void test_perfmon_v2(void)
     wr(K7_EVTSEL(1), RUN | 0xc0);
     wr(K7_PERFCTR(1), -3);
     wr(V2_CTL, 0);
-    g_assert_false(run(PMU_OS, 10));
+    g_assert_false(run(RETIRE_OS, 10));
     wr(V2_CTL, 1 << 4);
-    g_assert_false(run(PMU_OS, 1));
-    g_assert_true(run(PMU_OS, 1));
+    g_assert_false(run(RETIRE_OS, 1));
+    g_assert_true(run(RETIRE_OS, 1));
     g_assert_cmphex(rd(V2_STATUS), ==, 1 << 4);
     g_assert_cmphex(rd(K7_PERFCTR(1)), ==, ONES(48) - 2);
     wr(V2_CTL, 1 << 1);
-    g_assert_false(run(PMU_OS, 5));
+    g_assert_false(run(RETIRE_OS, 5));
     g_assert_cmphex(rd(V2_STATUS), ==, 1 << 4 | 1 << 1);
     g_assert_cmphex(rd(EXT_PERFCTR(1)), ==, 2);
     wr(V2_STATUS_CLR, ~0ull << 2);
@@ -761,7 +761,7 @@ static void test_svm(void)
         for (unsigned i = 0; i < G_N_ELEMENTS(bits); i++) {
             wr(K7_PERFCTR(i), 0);
         }
-        pmu_count(&pmu, PMU_OS, PMU_INSNS, 1);
+        pmu_count(&pmu, RETIRE_OS, PMU_INSNS, 1);
         pmu_set_svm(&pmu, &config, true, column != 2);
         pmu_set_svm(&pmu, &config, false, false);
         for (unsigned i = 0; i < G_N_ELEMENTS(bits); i++) {
@@ -775,31 +775,31 @@ static void test_p6(void)
 {
     be_intel(6);
     wr(PERFEVTSEL(1), USR | 0xc0);
-    run(PMU_USR, 5);
+    run(RETIRE_USR, 5);
     g_assert_cmphex(rd(PMC(1)), ==, 0);
     wr(PERFEVTSEL(1), USR | EN | 0xc0);
-    run(PMU_USR, 5);
+    run(RETIRE_USR, 5);
     g_assert_cmphex(rd(PMC(1)), ==, 0);
     wr(PERFEVTSEL(0), EN);
-    run(PMU_USR, 5);
+    run(RETIRE_USR, 5);
     g_assert_cmphex(rd(PMC(1)), ==, 5);
     wr(PERFEVTSEL(1), OS | INT | 0x79);
     wr(PMC(1), -3);
-    g_assert_false(run(PMU_USR, 5));
-    g_assert_false(run(PMU_OS, 2));
-    g_assert_true(run(PMU_OS, 1));
+    g_assert_false(run(RETIRE_USR, 5));
+    g_assert_false(run(RETIRE_OS, 2));
+    g_assert_true(run(RETIRE_OS, 1));
     wr(PERFEVTSEL(0), 0);
-    run(PMU_OS, 3);
+    run(RETIRE_OS, 3);
     g_assert_cmphex(rd(PMC(1)), ==, 0);
 
     /* Core Duo has a bit for each, but the second one's does nothing. */
     be_intel(0x0e);
     wr(PERFEVTSEL(1), USR | EN | 0xc0);
-    run(PMU_USR, 5);
+    run(RETIRE_USR, 5);
     g_assert_cmphex(rd(PMC(1)), ==, 0);
     wr(PERFEVTSEL(1), USR | 0xc0);
     wr(PERFEVTSEL(0), EN);
-    run(PMU_USR, 5);
+    run(RETIRE_USR, 5);
     g_assert_cmphex(rd(PMC(1)), ==, 5);
 }
 
@@ -866,30 +866,30 @@ static void test_p5(void)
 
     /* No field of privilege: it does not count. */
     wr(CESR, 0x160016);
-    run(PMU_OS, 5);
-    run(PMU_USR, 5);
+    run(RETIRE_OS, 5);
+    run(RETIRE_USR, 5);
     wr(CESR, (CPL_3 | 0x16) << 16 | CPL_0_TO_2 | 0x16);
-    g_assert_false(run(PMU_OS, 3));
-    g_assert_false(run(PMU_USR, 4));
+    g_assert_false(run(RETIRE_OS, 3));
+    g_assert_false(run(RETIRE_USR, 4));
     check_rdpmc(0, 3);
     check_rdpmc(1, 4);
     /* Not the other one, which is written in the same register */
     wr(CESR, CPL_3 | CPL_0_TO_2 | 0x16);
-    run(PMU_OS, 3);
-    run(PMU_USR, 4);
+    run(RETIRE_OS, 3);
+    run(RETIRE_USR, 4);
     g_assert_cmphex(rd(CTR(0)), ==, 10);
     g_assert_cmphex(rd(CTR(1)), ==, 4);
-    g_assert_cmphex(pmu_wanted(&pmu, PMU_OS), ==, PMU_BIT(PMU_INSNS));
+    g_assert_cmphex(pmu_wanted(&pmu, RETIRE_OS), ==, PMU_BIT(PMU_INSNS));
     /* There is no interrupt, whatever pins say. */
     wr(CTR(0), ONES(40));
     wr(CESR, 0x200 | CLOCKS | CPL_3 | 0x16);
-    g_assert_false(run(PMU_USR, 1));
+    g_assert_false(run(RETIRE_USR, 1));
     g_assert_cmphex(rd(CTR(0)), ==, 0);
-    g_assert_cmpint(pmu_distance(&pmu, &config, PMU_USR), ==, UINT32_MAX);
+    g_assert_cmpint(pmu_distance(&pmu, &config, RETIRE_USR), ==, UINT32_MAX);
     wr(CESR, 0);
-    run(PMU_USR, 1);
+    run(RETIRE_USR, 1);
     g_assert_cmphex(rd(CTR(0)), ==, 0);
-    g_assert_cmphex(pmu_wanted(&pmu, PMU_USR), ==, 0);
+    g_assert_cmphex(pmu_wanted(&pmu, RETIRE_USR), ==, 0);
 
     wr(CESR, (CPL_3 | 0x16) << 16);
     wr(CTR(1), 5);
@@ -899,7 +899,7 @@ static void test_p5(void)
     g_assert_cmphex(rd(CTR(1)), ==, 0);
     g_assert_true(pmu_load_state(&state, &config));
     pmu = state;
-    run(PMU_USR, 3);
+    run(RETIRE_USR, 3);
     g_assert_cmphex(rd(CTR(1)), ==, 8);
     state.evtsel[0] = 0x400;
     g_assert_false(pmu_load_state(&state, &config));
@@ -923,10 +923,10 @@ static void test_6x86mx(void)
     be_6x86mx();
     check_p5(0x7ff, 48);
     wr(CESR, 0x400 | CPL_3 | 0x08);
-    run(PMU_USR, 7);
+    run(RETIRE_USR, 7);
     g_assert_cmphex(rd(CTR(0)), ==, 7);
     wr(CTR(0), ONES(48));
-    g_assert_false(run(PMU_USR, 3));
+    g_assert_false(run(RETIRE_USR, 3));
     g_assert_cmphex(rd(CTR(0)), ==, 2);
 }
 
@@ -946,14 +946,14 @@ static void test_winchip(void)
         wr(CTR(0), 0);
         wr(CTR(1), 0);
         /* All privilege levels */
-        run(PMU_USR, 5);
-        run(PMU_OS, 6);
+        run(RETIRE_USR, 5);
+        run(RETIRE_OS, 6);
         check_rdpmc(0, 11);
         check_rdpmc(1, 33);
     }
     /* What RESET leaves counts as well. */
     be(PMU_VENDOR_CENTAUR, 5, 4);
-    run(PMU_OS, 6);
+    run(RETIRE_OS, 6);
     check_rdpmc(0, 6);
     check_rdpmc(1, 6);
 }
@@ -967,8 +967,8 @@ static void test_c3(void)
     g_assert_true(pmu_has_tsc(&config));
     g_assert_cmphex(rd(PERFEVTSEL(1)), ==, 0x70079);
     config.insn_clocks = 3;
-    run(PMU_OS, 2);
-    run(PMU_USR, 2);
+    run(RETIRE_OS, 2);
+    run(RETIRE_USR, 2);
     g_assert_cmphex(rd(PMC(1)), ==, 12);
     check_rdpmc(1, 12);
     check_no_rdpmc(2);
@@ -978,10 +978,10 @@ static void test_c3(void)
     g_assert_cmphex(rd(PERFEVTSEL(1)), ==, 0xfffffec0);
     wr(PMC(1), 0x1fffffffe);
     g_assert_cmphex(rd(PMC(1)), ==, 0xfffffffe);
-    g_assert_false(run(PMU_OS, 3));
+    g_assert_false(run(RETIRE_OS, 3));
     g_assert_cmphex(rd(PMC(1)), ==, 1);
     wr(PERFEVTSEL(1), 0x1c0);
-    run(PMU_USR, 3);
+    run(RETIRE_USR, 3);
     g_assert_cmphex(rd(PMC(1)), ==, 4);
     g_assert_false(pmu_setting(&pmu, &config, 0, &setting));
     g_assert_true(pmu_setting(&pmu, &config, 1, &setting));
@@ -1005,7 +1005,7 @@ static void test_c3(void)
     state = pmu;
     g_assert_true(pmu_load_state(&state, &config));
     pmu = state;
-    run(PMU_USR, 3);
+    run(RETIRE_USR, 3);
     g_assert_cmphex(rd(PMC(1)), ==, 7);
     state.value[0] = 1;
     g_assert_false(pmu_load_state(&state, &config));
@@ -1032,8 +1032,8 @@ static void test_zhaoxin(void)
     wr(FIXED_CTR_CTRL, 0x222);
     wr(PMC(0), -5ull);
     wr(PERFEVTSEL(0), USR | EN | INT | 0x82);
-    g_assert_false(run(PMU_USR, 4));
-    g_assert_true(run(PMU_USR, 1));
+    g_assert_false(run(RETIRE_USR, 4));
+    g_assert_true(run(RETIRE_USR, 1));
     g_assert_cmphex(rd(GLOBAL_STATUS), ==, 1);
     wr(STATUS_RESET, 1);
     g_assert_cmphex(rd(GLOBAL_STATUS), ==, 0);
@@ -1701,21 +1701,21 @@ static void test_p4_rows(void)
 {
     be_p4(6);
     p4_insns(12, P4_USR, 0);
-    run(PMU_OS, 3);
-    run(PMU_USR, 5);
+    run(RETIRE_OS, 3);
+    run(RETIRE_USR, 5);
     check_rdpmc(12, 5);
     p4_insns(12, P4_OS, 0);
-    run(PMU_OS, 3);
-    run(PMU_USR, 5);
+    run(RETIRE_OS, 3);
+    run(RETIRE_USR, 5);
     check_rdpmc(12, 8);
     p4_insns(12, 3, 0);                 /* thread 1's */
-    run(PMU_USR, 5);
+    run(RETIRE_USR, 5);
     check_rdpmc(12, 8);
     p4_insns(12, P4_OS | P4_USR, 0);
     wr(P4_CCCR(12), P4_SELECT(4) | 3u << 16);
-    run(PMU_USR, 5);
+    run(RETIRE_USR, 5);
     wr(P4_CCCR(12), P4_SELECT(4) | 1u << 12);
-    run(PMU_USR, 5);
+    run(RETIRE_USR, 5);
     check_rdpmc(12, 8);
     check_setting(12, "0000 instructions");
     wr(P4_CCCR(12), P4_SELECT(4) | P4_ENABLE | P4_OVF_PMI);
@@ -1729,16 +1729,16 @@ static void test_p4_overflow(void)
     p4_insns(13, P4_USR, 0);
     wr(P4_COUNTER(12), -10ull);
     wr(P4_COUNTER(13), -5ull);
-    g_assert_cmpint(pmu_distance(&pmu, &config, PMU_USR), ==, 9);
-    g_assert_false(run(PMU_USR, 9));
+    g_assert_cmpint(pmu_distance(&pmu, &config, RETIRE_USR), ==, 9);
+    g_assert_false(run(RETIRE_USR, 9));
     g_assert_true(rd(P4_CCCR(13)) & P4_OVF);
     g_assert_false(pmu_asks(&config));
-    g_assert_true(run(PMU_USR, 1));
+    g_assert_true(run(RETIRE_USR, 1));
     g_assert_true(pmu_asks(&config));
     g_assert_cmphex(rd(P4_COUNTER(12)), ==, 0);
     /* It asks until the flag is cleared, and so does what goes on counting. */
     wr(P4_CCCR(13), 0);
-    g_assert_false(run(PMU_USR, 7));
+    g_assert_false(run(RETIRE_USR, 7));
     g_assert_true(pmu_asks(&config));
     wr(P4_CCCR(12), rd(P4_CCCR(12)));
     g_assert_true(pmu_asks(&config));
@@ -1749,14 +1749,14 @@ static void test_p4_overflow(void)
     /* Each count is an overflow. */
     wr(P4_COUNTER(12), -1ull);
     p4_insns(12, P4_USR, P4_OVF_PMI | P4_FORCE_OVF);
-    g_assert_cmpint(pmu_distance(&pmu, &config, PMU_USR), ==, 0);
+    g_assert_cmpint(pmu_distance(&pmu, &config, RETIRE_USR), ==, 0);
     for (int i = 0; i < 3; i++) {
-        g_assert_true(run(PMU_USR, 1));
+        g_assert_true(run(RETIRE_USR, 1));
         g_assert_true(rd(P4_CCCR(12)) & P4_OVF);
         wr(P4_CCCR(12), rd(P4_CCCR(12)) & ~P4_OVF);
         check_rdpmc(12, i);
     }
-    g_assert_false(run(PMU_OS, 1));
+    g_assert_false(run(RETIRE_OS, 1));
     g_assert_false(pmu_asks(&config));
 }
 
@@ -1769,12 +1769,12 @@ static void check_cascade(unsigned from, unsigned to, uint32_t flag, bool does)
     p4_insns(to, P4_USR, flag);
     wr(P4_CCCR(to), rd(P4_CCCR(to)) & ~(1u << 12));
     wr(P4_COUNTER(from), -10ull);
-    g_assert_false(run(PMU_USR, 9));
+    g_assert_false(run(RETIRE_USR, 9));
     check_rdpmc(to, 0);
-    g_assert_cmpint(pmu_distance(&pmu, &config, PMU_USR), ==,
+    g_assert_cmpint(pmu_distance(&pmu, &config, RETIRE_USR), ==,
                     does ? 0 : UINT32_MAX);
-    g_assert_false(run(PMU_USR, 1));
-    g_assert_false(run(PMU_USR, 4));
+    g_assert_false(run(RETIRE_USR, 1));
+    g_assert_false(run(RETIRE_USR, 4));
     check_rdpmc(from, 4);
     check_rdpmc(to, does ? 4 : 0);
     g_assert_cmphex(rd(P4_CCCR(to)) >> 12 & 1, ==, does);
@@ -1832,7 +1832,7 @@ static void test_p4_compare(void)
         wr(P4_COUNTER(0), 0);
         p4_insns(12, P4_OS, tests[i].cccr);
         p4_count(0, 6, 0x3a2, P4_EVENT(0x13, 1) | P4_OS, tests[i].cccr);
-        run(PMU_OS, 10);
+        run(RETIRE_OS, 10);
         check_rdpmc(12, tests[i].insns);
         check_rdpmc(0, tests[i].cycles);
     }
@@ -1842,13 +1842,13 @@ static void test_p4_compare(void)
     config.refclk_ratio = 500;
     p4_count(12, 0, 0x3cc, P4_EVENT(0x0c, 0xff) | P4_USR, P4_CYCLES);
     p4_count(0, 6, 0x3a2, P4_EVENT(0x17, 3) | P4_OS, P4_COMPARE | P4_EDGE);
-    run(PMU_OS, 10);
+    run(RETIRE_OS, 10);
     check_rdpmc(12, 30);
     check_rdpmc(0, 15);
-    run(PMU_USR, 10);
+    run(RETIRE_USR, 10);
     check_rdpmc(12, 60);
     wr(P4_CCCR(12), P4_ENABLE | P4_SELECT(5));
-    run(PMU_OS, 10);
+    run(RETIRE_OS, 10);
     check_rdpmc(12, 60);
 }
 
@@ -1925,7 +1925,7 @@ static void test_p4_events(void)
             bool misp = q >= PMU_MISP_COND_TAKEN && q < PMU_INTERRUPTS;
             unsigned times = misp ? 1 + q : 100 + q * q;
 
-            pmu_count(&pmu, PMU_USR, q, times);
+            pmu_count(&pmu, RETIRE_USR, q, times);
             expected += tests[i].add >> q & 1 ? times : 0;
             expected -= tests[i].sub >> q & 1 ? times : 0;
         }
@@ -1936,16 +1936,16 @@ static void test_p4_events(void)
     /* Tags of loads and stores */
     wr(0x3bc, P4_EVENT(2, 2));
     p4_count(12, 5, 0x3cc, P4_EVENT(8, 1) | P4_USR, 0);
-    g_assert_cmphex(pmu_wanted(&pmu, PMU_USR), ==, Q_LOADS | Q(INSNS));
+    g_assert_cmphex(pmu_wanted(&pmu, RETIRE_USR), ==, Q_LOADS | Q(INSNS));
     wr(0x3bd, P4_EVENT(2, 4));
-    g_assert_cmphex(pmu_wanted(&pmu, PMU_USR), ==,
+    g_assert_cmphex(pmu_wanted(&pmu, RETIRE_USR), ==,
                     Q_LOADS | Q(STORES) | Q(INSNS));
     wr(P4_CCCR(12), 0);
 
     p4_count(12, 4, 0x3b8, P4_EVENT(0x3f, 3) | P4_USR, 0);
     g_assert_true(pmu_take_unknown(&pmu, &event));
     g_assert_cmphex(event, ==, 0x3003f);
-    g_assert_cmphex(pmu_wanted(&pmu, PMU_USR), ==, 0);
+    g_assert_cmphex(pmu_wanted(&pmu, RETIRE_USR), ==, 0);
 }
 
 static void test_p4_load(void)
@@ -1955,13 +1955,13 @@ static void test_p4_load(void)
     be_p4(6);
     p4_insns(12, P4_USR, P4_OVF_PMI);
     wr(P4_COUNTER(12), -5ull);
-    run(PMU_USR, 2);
+    run(RETIRE_USR, 2);
     pmu_settle(&pmu, &config);
     good = netburst;
     memset(&netburst.counter, 0xff, sizeof(netburst.counter));
     g_assert_true(pmu_load_state(&pmu, &config));
-    g_assert_false(run(PMU_USR, 2));
-    g_assert_true(run(PMU_USR, 1));
+    g_assert_false(run(RETIRE_USR, 2));
+    g_assert_true(run(RETIRE_USR, 1));
 #define REFUSED(field, val) do {                            \
         netburst = good;                                    \
         netburst.field = (val);                             \
@@ -2049,11 +2049,11 @@ static void check_old_event(unsigned cpu, unsigned counter, unsigned code)
     }
     quantities &= ~Q_NEVER;
     low = quantities & ONES(PMU_NR_COUNTED);
-    g_assert_cmphex(pmu_wanted(&pmu, PMU_USR), ==,
+    g_assert_cmphex(pmu_wanted(&pmu, RETIRE_USR), ==,
                     quantities ? low | Q(INSNS) : 0);
     g_assert_true(pmu_rdpmc(&pmu, &config, counter, &low));
     for (unsigned q = 0; q < PMU_NR_COUNTED; q++) {
-        pmu_count(&pmu, PMU_USR, q, 100 + q * q);
+        pmu_count(&pmu, RETIRE_USR, q, 100 + q * q);
         expected += quantities >> q & 1 ? 100 + q * q : 0;
     }
     expected += quantities & Q(CYCLES) ? 3 * 100 : 0;
@@ -2120,8 +2120,8 @@ static void test_events(void)
                      q < MIN(first + HALF, PMU_NR_COUNTED); q++) {
                     uint64_t n = 1ull << (q == PMU_INSNS ? HALF : q - first);
 
-                    pmu_count(&pmu, PMU_USR, q, n);
-                    pmu_count(&pmu, PMU_OS, q, 7);
+                    pmu_count(&pmu, RETIRE_USR, q, n);
+                    pmu_count(&pmu, RETIRE_OS, q, 7);
                     expected += (quantities & ~Q_NEVER) >> q & 1 ? n : 0;
                 }
                 if (!first) {
@@ -2133,17 +2133,17 @@ static void test_events(void)
                 g_assert_cmpint(rd(pmc_msr(0)), ==, expected);
             }
             quantities &= ~Q_NEVER;
-            g_assert_cmphex(pmu_wanted(&pmu, PMU_OS), ==, 0);
-            g_assert_cmphex(pmu_wanted(&pmu, PMU_USR), ==,
+            g_assert_cmphex(pmu_wanted(&pmu, RETIRE_OS), ==, 0);
+            g_assert_cmphex(pmu_wanted(&pmu, RETIRE_USR), ==,
                             quantities ? (quantities & ONES(PMU_NR_COUNTED)) |
                                          Q(INSNS) : 0);
-            g_assert_cmpint(pmu_wants_classes(&pmu, PMU_USR), ==,
+            g_assert_cmpint(pmu_wants_classes(&pmu, RETIRE_USR), ==,
                             (quantities & (Q_NEAR | Q_M_ALL)) != 0);
-            g_assert_cmpint(pmu_wants_tlb(&pmu, PMU_USR), ==,
+            g_assert_cmpint(pmu_wants_tlb(&pmu, RETIRE_USR), ==,
                             (quantities & Q_TLB) != 0);
-            g_assert_cmpint(pmu_wants_fetches(&pmu, PMU_USR), ==,
+            g_assert_cmpint(pmu_wants_fetches(&pmu, RETIRE_USR), ==,
                             (quantities & Q_FETCHED) != 0);
-            g_assert_cmpint(pmu_wants_caches(&pmu, PMU_USR), ==,
+            g_assert_cmpint(pmu_wants_caches(&pmu, RETIRE_USR), ==,
                             (quantities & Q_MEMORY & ~Q_FETCHED &
                              ~(Q_LOADS | Q(STORES) | Q(LOCKED))) ||
                             ((quantities & Q_LOADS) &&
@@ -2180,11 +2180,11 @@ static void test_not_modelled(void)
                 }
                 wr(evtsel_msr(0), sel | USR | EN | CMASK(cmask[i / 4]) |
                                   (i & 1 ? INV : 0) | (i & 2 ? EDGE : 0));
-                n += pmu_wanted(&pmu, PMU_USR) != 0;
+                n += pmu_wanted(&pmu, RETIRE_USR) != 0;
             }
         }
         g_assert_cmpint(n, ==, 0);
-        run(PMU_USR, 1);
+        run(RETIRE_USR, 1);
         g_assert_cmpint(rd(pmc_msr(0)), ==, 0);
     }
 }
@@ -2193,18 +2193,18 @@ static void test_not_modelled(void)
 static void test_classes(void)
 {
     be_intel(0x5e);
-    g_assert_false(pmu_wants_classes(&pmu, PMU_USR));
+    g_assert_false(pmu_wants_classes(&pmu, RETIRE_USR));
     wr(PERFEVTSEL(0), USR | EN | 0xc0);
     wr(PERFEVTSEL(1), RUN | 0x40c4);
-    g_assert_false(pmu_wants_classes(&pmu, PMU_USR));
+    g_assert_false(pmu_wants_classes(&pmu, RETIRE_USR));
     wr(PERFEVTSEL(2), USR | EN | 0x00c4);
-    g_assert_true(pmu_wants_classes(&pmu, PMU_USR));
-    g_assert_false(pmu_wants_classes(&pmu, PMU_OS));
+    g_assert_true(pmu_wants_classes(&pmu, RETIRE_USR));
+    g_assert_false(pmu_wants_classes(&pmu, RETIRE_OS));
     wr(PERFEVTSEL(2), OS | EN | INV | CMASK(1) | 0x00c4);
-    g_assert_false(pmu_wants_classes(&pmu, PMU_USR));
-    g_assert_true(pmu_wants_classes(&pmu, PMU_OS));
+    g_assert_false(pmu_wants_classes(&pmu, RETIRE_USR));
+    g_assert_true(pmu_wants_classes(&pmu, RETIRE_OS));
     wr(PERFEVTSEL(2), OS | 0x00c4);
-    g_assert_false(pmu_wants_classes(&pmu, PMU_OS));
+    g_assert_false(pmu_wants_classes(&pmu, RETIRE_OS));
 }
 
 /* Without models, memory events and mispredictions are not there. */
@@ -2227,7 +2227,7 @@ static void test_no_models(void)
         g_assert_true(pmu_take_unknown(&pmu, &event));
         g_assert_cmphex(event, ==, (without[i] & 0xff) |
                                    (without[i] >> 8) << 16);
-        g_assert_cmphex(pmu_wanted(&pmu, PMU_USR), ==, 0);
+        g_assert_cmphex(pmu_wanted(&pmu, RETIRE_USR), ==, 0);
     }
 }
 
@@ -2250,7 +2250,7 @@ static void test_unknown(void)
     /* "cycles:p": as many micro-operations are never retired in a clock. */
     wr(PERFEVTSEL(1), USR | EN | INV | CMASK(16) | 0x01c2);
     g_assert_false(pmu_take_unknown(&pmu, &event));
-    run(PMU_USR, 5);
+    run(RETIRE_USR, 5);
     g_assert_cmpint(rd(PMC(1)), ==, 5);
 
     /* AMD has twelve bits of event code. */
@@ -2258,7 +2258,7 @@ static void test_unknown(void)
     wr(K7_EVTSEL(0), RUN | 0xc0 | 1ull << 32);
     g_assert_true(pmu_take_unknown(&pmu, &event));
     g_assert_cmphex(event, ==, 0x1c0);
-    run(PMU_USR, 5);
+    run(RETIRE_USR, 5);
     g_assert_cmpint(rd(K7_PERFCTR(0)), ==, 0);
 }
 
@@ -2380,18 +2380,18 @@ static void test_cmask(void)
         wr(PERFEVTSEL(0), RUN | ANY | tests[i].sel);
         if (!tests[i].expected) {
             /* It can never count, and is no reason to look at anything. */
-            g_assert_cmphex(pmu_wanted(&pmu, PMU_OS), ==, 0);
+            g_assert_cmphex(pmu_wanted(&pmu, RETIRE_OS), ==, 0);
         } else if ((tests[i].sel & 0xffff) == 0xc4) {
-            g_assert_cmphex(pmu_wanted(&pmu, PMU_OS), ==, Q_ALL | Q(INSNS));
+            g_assert_cmphex(pmu_wanted(&pmu, RETIRE_OS), ==, Q_ALL | Q(INSNS));
         }
         for (int n = 0; n < 100; n++) {
             if (n % 10 < 3) {
-                pmu_count(&pmu, PMU_OS, PMU_JMP, 1);
+                pmu_count(&pmu, RETIRE_OS, PMU_JMP, 1);
             }
             if (n % 11 == 10) {
-                pmu_count(&pmu, PMU_OS, PMU_INTERRUPTS, 1);
+                pmu_count(&pmu, RETIRE_OS, PMU_INTERRUPTS, 1);
             }
-            run(PMU_OS, 1);
+            run(RETIRE_OS, 1);
         }
         g_assert_cmpint(rd(PMC(0)), ==, tests[i].expected);
     }
@@ -2423,12 +2423,12 @@ static void test_stalled(void)
         be_k7();
         config.insn_clocks = tests[i].clocks;
         wr(K7_EVTSEL(0), RUN | tests[i].sel | 0xd0);
-        run(PMU_OS, 100);
+        run(RETIRE_OS, 100);
         g_assert_cmpint(rd(K7_PERFCTR(0)), ==, tests[i].expected);
         be_intel(6);
         config.insn_clocks = tests[i].clocks;
         wr(PERFEVTSEL(0), RUN | tests[i].sel | 0xa2);
-        run(PMU_OS, 100);
+        run(RETIRE_OS, 100);
         g_assert_cmpint(rd(PMC(0)), ==, tests[i].expected);
     }
 }
@@ -2454,21 +2454,21 @@ static void test_page_walks(void)
             wr(PMC(0), 0);
             wr(PERFEVTSEL(0), RUN | (n / 2 ? 0x05 : 0x0c) |
                               tests[i].umask << 8 | (edge ? EDGE : 0));
-            pmu_count(&pmu, PMU_OS, PMU_TLB_LOAD_WALK, 1);
-            pmu_count(&pmu, PMU_OS, PMU_TLB_STORE_WALK, 10);
-            pmu_count(&pmu, PMU_OS, PMU_TLB_FETCH_WALK, 100);
-            pmu_count(&pmu, PMU_OS, PMU_TLB_LOAD_L2, 1000);
+            pmu_count(&pmu, RETIRE_OS, PMU_TLB_LOAD_WALK, 1);
+            pmu_count(&pmu, RETIRE_OS, PMU_TLB_STORE_WALK, 10);
+            pmu_count(&pmu, RETIRE_OS, PMU_TLB_FETCH_WALK, 100);
+            pmu_count(&pmu, RETIRE_OS, PMU_TLB_LOAD_L2, 1000);
             g_assert_cmpint(rd(PMC(0)), ==, edge ? tests[i].expected : 0);
         }
         check_setting(0, tests[i].setting);
         wr(PERFEVTSEL(0), RUN | EDGE | CMASK(1) | 0x105);
-        g_assert_cmphex(pmu_wanted(&pmu, PMU_OS), ==, 0);
+        g_assert_cmphex(pmu_wanted(&pmu, RETIRE_OS), ==, 0);
     }
     /* Zen 2's L1I has an event above FFH. */
     for (unsigned family = 0x17; family < 0x1a; family += 2) {
         be(PMU_VENDOR_AMD, family, family == 0x17 ? 0x31 : 0x11);
         wr(K7_EVTSEL(0), RUN | 0x188e | 1ull << 32);
-        g_assert_true(pmu_wants_fetches(&pmu, PMU_OS));
+        g_assert_true(pmu_wants_fetches(&pmu, RETIRE_OS));
         check_setting(0, "1101 lines of code that miss L1I");
         wr(K7_EVTSEL(0), RUN | 0x1f8e | 1ull << 32);
         check_setting(0, "1101 lines of code fetched");
@@ -2480,12 +2480,12 @@ static void test_ref_cycles(void)
 {
     be(PMU_VENDOR_AMD, 0x19, 1);
     wr(K7_EVTSEL(0), RUN | 0x120 | 1ull << 32);
-    run(PMU_OS, 100);
+    run(RETIRE_OS, 100);
     g_assert_cmpint(rd(K7_PERFCTR(0)), ==, 0);
     be_perfmon_v2();
     config.refclk_ratio = 500;
     wr(K7_EVTSEL(0), RUN | 0x120 | 1ull << 32);
-    run(PMU_OS, 100);
+    run(RETIRE_OS, 100);
     g_assert_cmpint(rd(K7_PERFCTR(0)), ==, 50);
     check_setting(0, "1101 reference cycles");
 }
@@ -2504,27 +2504,27 @@ static void test_overflow(void)
     wr(PMC(0), -20000);
     wr(PMC(1), -19999);
     wr(FIXED_CTR(0), ONES(48) - 30000 + 1);
-    g_assert_cmpint(pmu_distance(&pmu, &config, PMU_USR), >=, PMU_NEAR);
-    g_assert_cmpint(pmu_distance(&pmu, &config, PMU_OS), ==, UINT32_MAX);
-    g_assert_false(run(PMU_USR, 19990));
-    g_assert_cmpint(pmu_distance(&pmu, &config, PMU_USR), ==, 9);
-    g_assert_false(run(PMU_OS, 100000));
-    g_assert_cmpint(pmu_distance(&pmu, &config, PMU_USR), ==, 9);
-    g_assert_false(run(PMU_USR, 9));
-    g_assert_cmpint(pmu_distance(&pmu, &config, PMU_USR), ==, 0);
+    g_assert_cmpint(pmu_distance(&pmu, &config, RETIRE_USR), >=, PMU_NEAR);
+    g_assert_cmpint(pmu_distance(&pmu, &config, RETIRE_OS), ==, UINT32_MAX);
+    g_assert_false(run(RETIRE_USR, 19990));
+    g_assert_cmpint(pmu_distance(&pmu, &config, RETIRE_USR), ==, 9);
+    g_assert_false(run(RETIRE_OS, 100000));
+    g_assert_cmpint(pmu_distance(&pmu, &config, RETIRE_USR), ==, 9);
+    g_assert_false(run(RETIRE_USR, 9));
+    g_assert_cmpint(pmu_distance(&pmu, &config, RETIRE_USR), ==, 0);
     g_assert_cmphex(rd(PMC(0)), ==, ONES(48));
     /* No INT, no PMI; but there is the bit. */
     g_assert_cmphex(rd(GLOBAL_STATUS), ==, 2);
-    g_assert_true(run(PMU_USR, 1));
+    g_assert_true(run(RETIRE_USR, 1));
     g_assert_false(pmu_sync(&pmu, &config));
     g_assert_cmphex(rd(GLOBAL_STATUS), ==, 3);
     g_assert_cmphex(rd(PMC(0)), ==, 0);
     g_assert_cmphex(rd(PMC(1)), ==, 1);
     wr(STATUS_RESET, 1);
     g_assert_cmphex(rd(GLOBAL_STATUS), ==, 2);
-    g_assert_cmpint(pmu_distance(&pmu, &config, PMU_USR), >=, PMU_NEAR);
-    g_assert_false(run(PMU_USR, 9999));
-    g_assert_true(run(PMU_USR, 1));
+    g_assert_cmpint(pmu_distance(&pmu, &config, RETIRE_USR), >=, PMU_NEAR);
+    g_assert_false(run(RETIRE_USR, 9999));
+    g_assert_true(run(RETIRE_USR, 1));
     g_assert_cmphex(rd(GLOBAL_STATUS), ==, 2 | FIXED_BIT(0));
     g_assert_cmphex(rd(FIXED_CTR(1)), ==, 0);
 
@@ -2533,7 +2533,7 @@ static void test_overflow(void)
     wr(FIXED_CTR_CTRL, 0);
     wr(STATUS_RESET, rd(GLOBAL_STATUS));
     wr(PMC(1), -1);
-    pmu_count(&pmu, PMU_USR, PMU_INSNS, 1);
+    pmu_count(&pmu, RETIRE_USR, PMU_INSNS, 1);
     wr(PERFEVTSEL(1), USR | INT | EN | 0xc0);
     g_assert_false(pmu_sync(&pmu, &config));
     g_assert_cmphex(rd(GLOBAL_STATUS), ==, 2);
@@ -2541,11 +2541,11 @@ static void test_overflow(void)
     /* Interrupts overflow, too, without an instruction. */
     wr(PERFEVTSEL(1), USR | INT | EN | 0x1cb);
     wr(PMC(1), -2);
-    g_assert_cmpint(pmu_distance(&pmu, &config, PMU_USR), ==, UINT32_MAX);
-    g_assert_false(run(PMU_USR, 100));
-    pmu_count(&pmu, PMU_USR, PMU_INTERRUPTS, 1);
+    g_assert_cmpint(pmu_distance(&pmu, &config, RETIRE_USR), ==, UINT32_MAX);
+    g_assert_false(run(RETIRE_USR, 100));
+    pmu_count(&pmu, RETIRE_USR, PMU_INTERRUPTS, 1);
     g_assert_false(pmu_sync(&pmu, &config));
-    pmu_count(&pmu, PMU_USR, PMU_INTERRUPTS, 1);
+    pmu_count(&pmu, RETIRE_USR, PMU_INTERRUPTS, 1);
     g_assert_true(pmu_sync(&pmu, &config));
 
     /* One PMI for two counters */
@@ -2554,7 +2554,7 @@ static void test_overflow(void)
     wr(PMC(0), -3);
     wr(PMC(1), -3);
     wr(STATUS_RESET, 3);
-    g_assert_true(run(PMU_USR, 3));
+    g_assert_true(run(RETIRE_USR, 3));
     g_assert_false(pmu_sync(&pmu, &config));
     g_assert_cmphex(rd(GLOBAL_STATUS), ==, 3);
 }
@@ -2563,7 +2563,7 @@ static void check_distances(uint32_t insns, uint32_t branches)
 {
     uint32_t got;
 
-    g_assert_cmpint(pmu_distances(&pmu, &config, PMU_OS, &got), ==, insns);
+    g_assert_cmpint(pmu_distances(&pmu, &config, RETIRE_OS, &got), ==, insns);
     g_assert_cmpint(got, ==, branches);
 }
 
@@ -2574,8 +2574,8 @@ static void test_distances(void)
     wr(PERFEVTSEL(0), RUN | INT | 0x40c4);
     wr(PMC(0), -3);
     check_distances(UINT32_MAX, 2);
-    pmu_count(&pmu, PMU_OS, PMU_FAR, 2);
-    g_assert_false(run(PMU_OS, 1000));
+    pmu_count(&pmu, RETIRE_OS, PMU_FAR, 2);
+    g_assert_false(run(RETIRE_OS, 1000));
     check_distances(UINT32_MAX, 0);
     wr(PERFEVTSEL(1), RUN | INT | 0x01c5);
     wr(PMC(1), -1);
@@ -2600,17 +2600,17 @@ static void test_preset(void)
         be_cpu(cpu);
         wr(evtsel_msr(1), RUN | 0xc0);
         wr(evtsel_msr(0), EN);          /* P6 */
-        run(PMU_OS, 1017);
+        run(RETIRE_OS, 1017);
         count = rd(pmc_msr(1));
         g_assert_cmpint(count, ==, 1017);
         wr(pmc_msr(1), 1 - count);
-        g_assert_false(run(PMU_OS, 1017));
+        g_assert_false(run(RETIRE_OS, 1017));
         g_assert_cmpint(rd(pmc_msr(1)), ==, 1);
         wr(evtsel_msr(1), RUN | INT | 0xc0);
         wr(pmc_msr(1), 1 - count);
-        g_assert_false(run(PMU_OS, 1015));
-        g_assert_true(run(PMU_OS, 1));
-        g_assert_false(run(PMU_OS, 1));
+        g_assert_false(run(RETIRE_OS, 1015));
+        g_assert_true(run(RETIRE_OS, 1));
+        g_assert_false(run(RETIRE_OS, 1));
         g_assert_cmpint(rd(pmc_msr(1)), ==, 1);
     }
 }
@@ -2633,31 +2633,31 @@ static void test_freeze(void)
             wr(PMC(0), -5);
             /* Without INT, an overflow freezes nothing. */
             wr(PMC(1), -2);
-            g_assert_true(run(PMU_OS, 5));
+            g_assert_true(run(RETIRE_OS, 5));
             status |= 2 | (v4 && lbrs ? LBR_FRZ : 0) |
                       (v4 && perfmon ? CTR_FRZ : 0);
             g_assert_cmphex(rd(GLOBAL_STATUS), ==, status);
             g_assert_cmphex(rd(GLOBAL_CTRL), ==,
                             perfmon && !v4 ? 0 : 3 | FIXED_BIT(0));
-            g_assert_cmpint(!pmu_wanted(&pmu, PMU_OS), ==, perfmon);
-            run(PMU_OS, 7);
+            g_assert_cmpint(!pmu_wanted(&pmu, RETIRE_OS), ==, perfmon);
+            run(RETIRE_OS, 7);
             g_assert_cmpint(rd(PMC(0)), ==, perfmon ? 0 : 7);
             g_assert_cmpint(rd(PMC(1)), ==, perfmon ? 3 : 10);
             g_assert_cmpint(rd(FIXED_CTR(0)), ==, perfmon ? 5 : 12);
             wr(STATUS_RESET, status);
             g_assert_cmphex(rd(GLOBAL_STATUS), ==, 0);
             wr(GLOBAL_CTRL, 3);
-            run(PMU_OS, 1);
+            run(RETIRE_OS, 1);
             g_assert_cmpint(rd(PMC(0)), ==, perfmon ? 1 : 8);
             /* So does BTS, without an overflow, with what has been counted. */
             wr(GLOBAL_CTRL, 3);
-            pmu_count(&pmu, PMU_OS, PMU_INSNS, 3);
+            pmu_count(&pmu, RETIRE_OS, PMU_INSNS, 3);
             pmu_raise(&pmu);
             g_assert_true(pmu_sync(&pmu, &config));
             g_assert_false(pmu_sync(&pmu, &config));
             g_assert_cmphex(rd(GLOBAL_STATUS), ==, status & ~3ull);
             g_assert_cmphex(rd(GLOBAL_CTRL), ==, perfmon && !v4 ? 0 : 3);
-            run(PMU_OS, 7);
+            run(RETIRE_OS, 7);
             g_assert_cmpint(rd(PMC(0)), ==, perfmon ? 4 : 18);
             wr(STATUS_RESET, status);
             wr(PMC(0), 1);
@@ -2665,12 +2665,12 @@ static void test_freeze(void)
     }
     /* A VMM freezes by hand. */
     wr(STATUS_SET, CTR_FRZ);
-    run(PMU_OS, 9);
+    run(RETIRE_OS, 9);
     g_assert_cmpint(rd(PMC(0)), ==, 1);
-    g_assert_cmphex(pmu_wanted(&pmu, PMU_OS), ==, 0);
+    g_assert_cmphex(pmu_wanted(&pmu, RETIRE_OS), ==, 0);
     wr(STATUS_RESET, CTR_FRZ);
-    g_assert_cmphex(pmu_wanted(&pmu, PMU_OS), ==, Q(INSNS));
-    run(PMU_OS, 9);
+    g_assert_cmphex(pmu_wanted(&pmu, RETIRE_OS), ==, Q(INSNS));
+    run(RETIRE_OS, 9);
     g_assert_cmpint(rd(PMC(0)), ==, 10);
 }
 
@@ -2689,28 +2689,28 @@ static void test_freeze_amd(void)
         wr(EXT_PERFCTR(0), -5);
         /* Without INT, an overflow freezes nothing. */
         wr(EXT_PERFCTR(1), -2);
-        g_assert_false(run(PMU_OS, 4));
+        g_assert_false(run(RETIRE_OS, 4));
         g_assert_cmphex(rd(V2_STATUS), ==, 2);
-        g_assert_true(run(PMU_OS, 1));
+        g_assert_true(run(RETIRE_OS, 1));
         g_assert_cmphex(rd(V2_STATUS), ==, status);
         g_assert_cmphex(rd(V2_CTL), ==, 0x3f);
-        g_assert_cmpint(!pmu_wanted(&pmu, PMU_OS), ==, perfmon);
-        run(PMU_OS, 7);
+        g_assert_cmpint(!pmu_wanted(&pmu, RETIRE_OS), ==, perfmon);
+        run(RETIRE_OS, 7);
         g_assert_cmpint(rd(EXT_PERFCTR(0)), ==, perfmon ? 0 : 7);
         g_assert_cmpint(rd(EXT_PERFCTR(1)), ==, perfmon ? 3 : 10);
         wr(V2_STATUS_CLR, status & ~CTR_FRZ);
         g_assert_cmphex(rd(V2_STATUS), ==, perfmon ? CTR_FRZ : 0);
         wr(V2_STATUS_CLR, status);
-        run(PMU_OS, 1);
+        run(RETIRE_OS, 1);
         g_assert_cmpint(rd(EXT_PERFCTR(0)), ==, perfmon ? 1 : 8);
     }
     /* A VMM freezes by hand. */
     wr(V2_STATUS_SET, ~0ull);
     g_assert_cmphex(rd(V2_STATUS), ==, LBR_FRZ | CTR_FRZ | 0x3f);
-    g_assert_cmphex(pmu_wanted(&pmu, PMU_OS), ==, 0);
+    g_assert_cmphex(pmu_wanted(&pmu, RETIRE_OS), ==, 0);
     wr(V2_STATUS_CLR, CTR_FRZ);
     g_assert_cmphex(rd(V2_STATUS), ==, LBR_FRZ | 0x3f);
-    g_assert_cmphex(pmu_wanted(&pmu, PMU_OS), ==, Q(INSNS));
+    g_assert_cmphex(pmu_wanted(&pmu, RETIRE_OS), ==, Q(INSNS));
 }
 
 static void test_smm(void)
@@ -2719,24 +2719,24 @@ static void test_smm(void)
     wr(PERFEVTSEL(0), RUN | 0xc0);
     wr(GLOBAL_CTRL, 1);
     pmu_smi(&pmu, &config);
-    run(PMU_OS, 3);
+    run(RETIRE_OS, 3);
     g_assert_cmpint(rd(PMC(0)), ==, 3);
     g_assert_cmphex(rd(GLOBAL_CTRL), ==, 1);
     pmu_rsm(&pmu, &config);
     g_assert_cmphex(rd(GLOBAL_CTRL), ==, 1);
 
     pmu.debugctl = FREEZE_SMM | FREEZE_PERFMON;
-    pmu_count(&pmu, PMU_OS, PMU_INSNS, 2);
+    pmu_count(&pmu, RETIRE_OS, PMU_INSNS, 2);
     pmu_smi(&pmu, &config);
     g_assert_cmphex(rd(GLOBAL_CTRL), ==, 0);
-    run(PMU_OS, 100);
+    run(RETIRE_OS, 100);
     g_assert_cmpint(rd(PMC(0)), ==, 5);
     pmu.debugctl = 0;
-    pmu_count(&pmu, PMU_OS, PMU_INSNS, 100);
+    pmu_count(&pmu, RETIRE_OS, PMU_INSNS, 100);
     pmu_rsm(&pmu, &config);
     g_assert_cmphex(pmu.debugctl, ==, FREEZE_SMM | FREEZE_PERFMON);
     g_assert_cmphex(rd(GLOBAL_CTRL), ==, 1);
-    run(PMU_OS, 1);
+    run(RETIRE_OS, 1);
     g_assert_cmpint(rd(PMC(0)), ==, 6);
     pmu_rsm(&pmu, &config);
     g_assert_cmphex(rd(GLOBAL_CTRL), ==, 1);
@@ -2752,10 +2752,10 @@ static void test_running(void)
     wr(PERFEVTSEL(3), EN | 0xc0);
     wr(FIXED_CTR_CTRL, 0x321);
     wr(GLOBAL_CTRL, 0x70000000full);
-    g_assert_cmphex(pmu_wanted(&pmu, PMU_OS), ==, Q(INSNS));
-    run(PMU_OS, 1);
-    run(PMU_USR, 10);
-    run(PMU_OS, 100);
+    g_assert_cmphex(pmu_wanted(&pmu, RETIRE_OS), ==, Q(INSNS));
+    run(RETIRE_OS, 1);
+    run(RETIRE_USR, 10);
+    run(RETIRE_OS, 100);
     g_assert_cmpint(rd(PMC(0)), ==, 10);
     g_assert_cmpint(rd(PMC(1)), ==, 101);
     g_assert_cmpint(rd(PMC(2)), ==, 0);
@@ -2764,9 +2764,9 @@ static void test_running(void)
     g_assert_cmpint(rd(FIXED_CTR(1)), ==, 10);
     g_assert_cmpint(rd(FIXED_CTR(2)), ==, 111);
     wr(GLOBAL_CTRL, 2 | FIXED_BIT(1));
-    g_assert_cmphex(pmu_wanted(&pmu, PMU_USR), ==, Q(INSNS));
-    run(PMU_OS, 1);
-    run(PMU_USR, 10);
+    g_assert_cmphex(pmu_wanted(&pmu, RETIRE_USR), ==, Q(INSNS));
+    run(RETIRE_OS, 1);
+    run(RETIRE_USR, 10);
     g_assert_cmpint(rd(PMC(0)), ==, 10);
     g_assert_cmpint(rd(PMC(1)), ==, 102);
     g_assert_cmpint(rd(FIXED_CTR(0)), ==, 101);
@@ -2774,15 +2774,15 @@ static void test_running(void)
     g_assert_cmpint(rd(FIXED_CTR(2)), ==, 111);
 
     /* Writing to a counter that runs */
-    pmu_count(&pmu, PMU_OS, PMU_INSNS, 5);
+    pmu_count(&pmu, RETIRE_OS, PMU_INSNS, 5);
     wr(PMC(1), 1000);
-    run(PMU_OS, 5);
+    run(RETIRE_OS, 5);
     g_assert_cmpint(rd(PMC(1)), ==, 1005);
 
     /* Version 1 has no GLOBAL_CTRL. */
     be_version(1);
     wr(PERFEVTSEL(0), RUN | 0xc0);
-    run(PMU_OS, 5);
+    run(RETIRE_OS, 5);
     g_assert_cmpint(rd(PMC(0)), ==, 5);
 
     /* A long time without a look at the counter */
@@ -2791,7 +2791,7 @@ static void test_running(void)
     config.refclk_ratio = 10000;
     wr(PERFEVTSEL(0), RUN | 0x13c);
     for (int i = 0; i < 16; i++) {
-        run(PMU_OS, 1ull << 39);
+        run(RETIRE_OS, 1ull << 39);
     }
     g_assert_cmphex(rd(PMC(0)), ==, ((16ull << 39) * 10000) & ONES(48));
 }
@@ -2812,8 +2812,8 @@ static void test_load(void)
     wr(GLOBAL_CTRL, 9 | FIXED_BIT(0));
     pmu.debugctl = FREEZE_PERFMON | FREEZE_SMM;
     wr(STATUS_SET, LBR_FRZ);
-    pmu_count(&pmu, PMU_USR, PMU_COND_TAKEN, 4);
-    g_assert_false(run(PMU_USR, 10));
+    pmu_count(&pmu, RETIRE_USR, PMU_COND_TAKEN, 4);
+    g_assert_false(run(RETIRE_USR, 10));
     g_assert_false(pmu_settle(&pmu, &config));
 
     memset(&good, 0xff, sizeof(good));
@@ -2825,10 +2825,10 @@ static void test_load(void)
     g_assert_false(pmu_sync(&pmu, &config));
     g_assert_cmpint(rd(PMC(0)), ==, ONES(48) - 89);
     g_assert_cmpint(rd(PMC(3)), ==, 4);
-    g_assert_cmphex(pmu_wanted(&pmu, PMU_USR), ==, Q_COND | Q(INSNS));
-    g_assert_cmpint(pmu_distance(&pmu, &config, PMU_USR), ==, 89);
-    pmu_count(&pmu, PMU_OS, PMU_COND_NOT_TAKEN, 2);
-    g_assert_true(run(PMU_OS, 90));
+    g_assert_cmphex(pmu_wanted(&pmu, RETIRE_USR), ==, Q_COND | Q(INSNS));
+    g_assert_cmpint(pmu_distance(&pmu, &config, RETIRE_USR), ==, 89);
+    pmu_count(&pmu, RETIRE_OS, PMU_COND_NOT_TAKEN, 2);
+    g_assert_true(run(RETIRE_OS, 90));
     g_assert_cmpint(rd(PMC(3)), ==, 6);
 
 #define REFUSED(field, val) do {                            \
@@ -2873,7 +2873,7 @@ static void test_load(void)
     bad = pmu;
     good = bad;
     g_assert_true(pmu_load_state(&good, &config));
-    g_assert_cmphex(pmu_wanted(&good, PMU_OS), ==, 0);
+    g_assert_cmphex(pmu_wanted(&good, RETIRE_OS), ==, 0);
     REFUSED(global_status, 1ull << 57);
     REFUSED(global_status, 1ull << 60);
     REFUSED(debugctl, FREEZE_SMM);
@@ -2908,7 +2908,7 @@ typedef struct Model {
 } Model;
 
 static Model model[PMU_NR_COUNTERS];
-static unsigned model_fraction[PMU_NR_ROWS];
+static unsigned model_fraction[RETIRE_NR_ROWS];
 static bool model_frozen;
 static uint64_t model_status;
 
@@ -2925,7 +2925,7 @@ static bool model_clock(Model *m, unsigned n)
 }
 
 /* An instruction that counts for @quantities; whether there is a PMI. */
-static bool model_insn(PmuRow row, uint64_t quantities)
+static bool model_insn(RetireRow row, uint64_t quantities)
 {
     bool pmi = false;
 
@@ -2960,7 +2960,7 @@ static bool model_insn(PmuRow row, uint64_t quantities)
     return pmi;
 }
 
-static bool model_interrupt(PmuRow row)
+static bool model_interrupt(RetireRow row)
 {
     bool pmi = false;
 
@@ -3040,8 +3040,8 @@ static void random_gp(unsigned cpu, unsigned n)
         sel |= rnd() & EDGE;
     }
     m->sel = sel;
-    m->rows = (sel & EN && sel & OS ? 1 << PMU_OS : 0) |
-              (sel & EN && sel & USR ? 1 << PMU_USR : 0);
+    m->rows = (sel & EN && sel & OS ? 1 << RETIRE_OS : 0) |
+              (sel & EN && sel & USR ? 1 << RETIRE_USR : 0);
     if ((m->quantities & Q_MEMORY) && ((sel & EDGE) || sel >> 24) &&
         !((sel & INV) && sel >> 24 > 1)) {
         m->rows = 0;
@@ -3071,7 +3071,8 @@ static void random_fixed(unsigned i)
     uint64_t field = rnd() & 0xb;
 
     m->quantities = quantities[i];
-    m->rows = (field & 1 ? 1 << PMU_OS : 0) | (field & 2 ? 1 << PMU_USR : 0);
+    m->rows = (field & 1 ? 1 << RETIRE_OS : 0) |
+              (field & 2 ? 1 << RETIRE_USR : 0);
     m->pmi = field & 8;
     m->value = random_value();
     wr(FIXED_CTR_CTRL, (rd(FIXED_CTR_CTRL) & ~(0xfull << 4 * i)) |
@@ -3101,7 +3102,7 @@ static bool is_exact(const Model *m)
 }
 
 /* In how many instructions of @row the next exact counter overflows */
-static uint64_t exact_distance(PmuRow row, bool *all)
+static uint64_t exact_distance(RetireRow row, bool *all)
 {
     uint64_t least = UINT32_MAX;
 
@@ -3128,7 +3129,7 @@ static uint64_t exact_distance(PmuRow row, bool *all)
  * Up to @n instructions in which nothing can overflow, by @distance or by what
  * pmu_distances() says, and one more; whether there is a PMI behind that.
  */
-static bool run_insns(PmuRow row, uint32_t n, uint32_t distance)
+static bool run_insns(RetireRow row, uint32_t n, uint32_t distance)
 {
     bool by_branches = rnd() % 2, safe, pmi;
     uint32_t branches = 0;
@@ -3162,7 +3163,7 @@ static bool run_insns(PmuRow row, uint32_t n, uint32_t distance)
 
 static void run_program(unsigned cpu, unsigned *pmis, unsigned *exact)
 {
-    PmuRow row = PMU_OS;
+    RetireRow row = RETIRE_OS;
 
     for (int length = 0; length < 300; length++) {
         uint32_t distance;
@@ -3361,14 +3362,14 @@ static void test_offcore(void)
             g_assert_cmpint(pmu_take_unknown(&pmu, &event), ==,
                             !tests[i].quantities);
             for (unsigned q = 0; q < PMU_NR_COUNTED; q++) {
-                pmu_count(&pmu, PMU_OS, q, PMU_BIT(q));
+                pmu_count(&pmu, RETIRE_OS, q, PMU_BIT(q));
                 expected += tests[i].quantities & ~Q_NEVER & PMU_BIT(q);
             }
             g_assert_cmpint(rd(PMC(1)), ==, expected);
             /* A mask that changes concerns counters that run. */
             wr(0x1a6 + n, tests[i].model == NHM || tests[i].model == WSM ?
                           0x4001 : 0x10001);
-            pmu_count(&pmu, PMU_OS, PMU_LOAD_DRAM, 1);
+            pmu_count(&pmu, RETIRE_OS, PMU_LOAD_DRAM, 1);
             g_assert_cmpint(rd(PMC(1)), ==, expected + 1);
         }
     }
@@ -3397,7 +3398,7 @@ static void test_offcore(void)
     be_intel(NHM);
     gp(0x1a7);
     wr(PERFEVTSEL(0), RUN | 0x01bb);
-    pmu_count(&pmu, PMU_OS, PMU_LOAD_DRAM, 1);
+    pmu_count(&pmu, RETIRE_OS, PMU_LOAD_DRAM, 1);
     g_assert_cmpint(rd(PMC(0)), ==, 0);
     pmu.offcore[1] = 1;
     g_assert_false(pmu_load_state(&pmu, &config));
@@ -3427,7 +3428,7 @@ static void test_memory(void)
         wr(PERFEVTSEL(1), RUN | 0x82d0);
         while (!pmi) {
             uint32_t branches;
-            uint32_t n = pmu_distances(&pmu, &config, PMU_USR, &branches);
+            uint32_t n = pmu_distances(&pmu, &config, RETIRE_USR, &branches);
 
             g_assert_cmpint(loads, <, periods[i]);
             for (; n > 0; n--) {
@@ -3435,19 +3436,19 @@ static void test_memory(void)
                                     rnd() % (PMU_MEMORY_MAX + 1);
 
                 loads += accesses;
-                pmu_count(&pmu, PMU_USR, PMU_LOAD_L2, accesses / 2);
-                pmu_count(&pmu, PMU_USR, PMU_LOAD_L1,
+                pmu_count(&pmu, RETIRE_USR, PMU_LOAD_L2, accesses / 2);
+                pmu_count(&pmu, RETIRE_USR, PMU_LOAD_L1,
                           accesses - accesses / 2);
-                pmu_count(&pmu, PMU_USR, PMU_STORES, accesses);
-                pmu_count(&pmu, PMU_USR, PMU_INSNS, 1);
+                pmu_count(&pmu, RETIRE_USR, PMU_STORES, accesses);
+                pmu_count(&pmu, RETIRE_USR, PMU_INSNS, 1);
             }
             g_assert_false(pmu_sync(&pmu, &config));
             g_assert_cmpint(loads, <, periods[i]);
             /* One that may be it; an iteration does not retire. */
             loads++;
-            pmu_count(&pmu, PMU_USR, PMU_LOAD_DRAM, 1);
-            pmu_count(&pmu, PMU_USR, PMU_STORES, 1);
-            pmu_count(&pmu, PMU_USR, PMU_INSNS, rnd() % 2);
+            pmu_count(&pmu, RETIRE_USR, PMU_LOAD_DRAM, 1);
+            pmu_count(&pmu, RETIRE_USR, PMU_STORES, 1);
+            pmu_count(&pmu, RETIRE_USR, PMU_INSNS, rnd() % 2);
             pmi = pmu_sync(&pmu, &config);
             steps++;
         }
@@ -3461,21 +3462,21 @@ static void test_memory(void)
 /* What one instruction counts for. */
 static uint64_t count_fp(unsigned fp, uint64_t n)
 {
-    uint64_t fps[PMU_NR_FP] = { 0 };
+    uint64_t fps[RETIRE_NR_FP] = { 0 };
 
     fps[fp] = n;
-    pmu_count_fp(&pmu, &config, PMU_USR, fps);
+    pmu_count_fp(&pmu, &config, RETIRE_USR, fps);
     return rd(pmc_msr(0));
 }
 
-#define FP(width, kind) PMU_FP(PMU_FP_ ## width, PMU_FP_ ## kind)
+#define FP(width, kind) RETIRE_FP(RETIRE_FP_ ## width, RETIRE_FP_ ## kind)
 
 static void test_fp(void)
 {
     static const struct {
         unsigned cpu;
         uint64_t sel;
-        uint8_t n[PMU_NR_FP];
+        uint8_t n[RETIRE_NR_FP];
     } tests[] = {
 #define ALL(width, n) [FP(width, ADD)] = 1, [FP(width, MUL)] = 1, \
                       [FP(width, DIV)] = 1, [FP(width, OTHER)] = 1, \
@@ -3549,21 +3550,21 @@ static void test_fp(void)
     };
 
     for (unsigned i = 0; i < G_N_ELEMENTS(tests); i++) {
-        for (unsigned fp = 0; fp < PMU_NR_FP; fp++) {
+        for (unsigned fp = 0; fp < RETIRE_NR_FP; fp++) {
             uint64_t n = tests[i].n[fp];
 
             be_cpu(tests[i].cpu);
             config.insn_clocks = 3;
             wr(evtsel_msr(0), tests[i].sel | USR | EN);
-            g_assert_true(pmu_wants_fp(&pmu, PMU_USR));
-            g_assert_false(pmu_wants_fp(&pmu, PMU_OS));
+            g_assert_true(pmu_wants_fp(&pmu, RETIRE_USR));
+            g_assert_false(pmu_wants_fp(&pmu, RETIRE_OS));
             g_assert_cmpint(count_fp(fp, 1), ==, n);
             g_assert_cmpint(count_fp(fp, 100), ==, 101 * n);
             /* The clocks in which it is not so many */
             if (tests[i].sel >> 24) {
                 wr(evtsel_msr(0), tests[i].sel | USR | EN | INV);
                 wr(pmc_msr(0), 0);
-                run(PMU_USR, 10);
+                run(RETIRE_USR, 10);
                 g_assert_cmpint(count_fp(fp, 10), ==, 30 - 10 * n);
             }
         }
@@ -3573,19 +3574,19 @@ static void test_fp(void)
     be_cpu(SKYLAKE);
     wr(PERFEVTSEL(0), OS | EN | 0x01c7);
     g_assert_cmpint(count_fp(FP(SD, ADD), 5), ==, 0);
-    g_assert_false(pmu_wants_fp(&pmu, PMU_USR));
+    g_assert_false(pmu_wants_fp(&pmu, RETIRE_USR));
     /* P6 has one counter for these. */
     be_cpu(P6);
     wr(PERFEVTSEL(0), RUN);
     wr(PERFEVTSEL(1), RUN | 0xc1);
-    g_assert_false(pmu_wants_fp(&pmu, PMU_USR));
+    g_assert_false(pmu_wants_fp(&pmu, RETIRE_USR));
     /* What comes from outside starts afresh. */
     be_cpu(SKYLAKE);
     wr(PERFEVTSEL(0), RUN | 0x01c7);
-    pmu_count_fp(&pmu, &config, PMU_USR,
-                 (const uint64_t[PMU_NR_FP]) { [FP(SD, ADD)] = 1 });
+    pmu_count_fp(&pmu, &config, RETIRE_USR,
+                 (const uint64_t[RETIRE_NR_FP]) { [FP(SD, ADD)] = 1 });
     g_assert_true(pmu_load_state(&pmu, &config));
-    g_assert_true(pmu_wants_fp(&pmu, PMU_USR));
+    g_assert_true(pmu_wants_fp(&pmu, RETIRE_USR));
     g_assert_cmpint(count_fp(FP(SD, ADD), 2), ==, 2);
 }
 
@@ -3602,21 +3603,21 @@ static void test_fp_period(void)
         wr(K7_EVTSEL(0), RUN | INT | 0xff03);
         wr(K7_PERFCTR(0), -(uint64_t)periods[i]);
         while (!pmi) {
-            uint64_t fps[PMU_NR_FP] = { 0 };
+            uint64_t fps[RETIRE_NR_FP] = { 0 };
             uint32_t branches;
-            uint32_t n = pmu_distances(&pmu, &config, PMU_USR, &branches);
+            uint32_t n = pmu_distances(&pmu, &config, RETIRE_USR, &branches);
 
             fps[FP(PS256, MAC)] = rnd() % (n + 1);
             counts += 16 * fps[FP(PS256, MAC)];
-            pmu_count_fp(&pmu, &config, PMU_USR, fps);
-            pmu_count(&pmu, PMU_USR, PMU_INSNS, n);
+            pmu_count_fp(&pmu, &config, RETIRE_USR, fps);
+            pmu_count(&pmu, RETIRE_USR, PMU_INSNS, n);
             g_assert_false(pmu_sync(&pmu, &config));
             g_assert_cmpint(counts, <, periods[i]);
             memset(fps, 0, sizeof(fps));
             fps[FP(PD, MUL)] = 1;
             counts += 2;
-            pmu_count_fp(&pmu, &config, PMU_USR, fps);
-            pmi = run(PMU_USR, 1);
+            pmu_count_fp(&pmu, &config, RETIRE_USR, fps);
+            pmi = run(RETIRE_USR, 1);
             steps++;
         }
         g_assert_cmpint(counts - periods[i], <, 2);
@@ -3672,29 +3673,29 @@ static void test_clocks(void)
     be_cpu(SKYLAKE);
     config.insn_clocks = 3;
     config.refclk_ratio = 500;
-    g_assert_cmphex(pmu_wanted(&pmu, PMU_USR), ==, 0);
-    run(PMU_USR, 10);
+    g_assert_cmphex(pmu_wanted(&pmu, RETIRE_USR), ==, 0);
+    run(RETIRE_USR, 10);
     g_assert_cmpint(rd(APERF), ==, 0);
-    g_assert_cmphex(pmu_wanted(&pmu, PMU_USR), ==, Q(INSNS));
-    g_assert_cmphex(pmu_wanted(&pmu, PMU_OS), ==, Q(INSNS));
-    run(PMU_USR, 10);
-    run(PMU_OS, 20);
+    g_assert_cmphex(pmu_wanted(&pmu, RETIRE_USR), ==, Q(INSNS));
+    g_assert_cmphex(pmu_wanted(&pmu, RETIRE_OS), ==, Q(INSNS));
+    run(RETIRE_USR, 10);
+    run(RETIRE_OS, 20);
     g_assert_cmpint(rd(APERF), ==, 90);
     g_assert_cmpint(rd(MPERF), ==, 45);
     /* No counter, nor what stops them, makes a difference. */
     wr(PERFEVTSEL(0), RUN | 0x00c0);
     wr(GLOBAL_CTRL, 0);
-    run(PMU_USR, 2);
+    run(RETIRE_USR, 2);
     g_assert_cmpint(rd(APERF), ==, 96);
     wr(APERF, -6);
     wr(MPERF, 7);
-    run(PMU_OS, 4);
+    run(RETIRE_OS, 4);
     g_assert_cmphex(rd(APERF), ==, 6);
     g_assert_cmphex(rd(MPERF), ==, 13);
 
     saved = pmu;
     g_assert_true(pmu_load_state(&pmu, &config));
-    run(PMU_OS, 2);
+    run(RETIRE_OS, 2);
     g_assert_cmphex(rd(APERF), ==, 12);
     pmu = saved;
     config.aperfmperf = false;
@@ -3704,25 +3705,25 @@ static void test_clocks(void)
     pmu.clocks = false;
     g_assert_false(pmu_load_state(&pmu, &config));
     pmu_reset(&pmu, &config);
-    g_assert_cmphex(pmu_wanted(&pmu, PMU_OS), ==, 0);
+    g_assert_cmphex(pmu_wanted(&pmu, RETIRE_OS), ==, 0);
     g_assert_cmphex(rd(MPERF), ==, 0);
 
     /* To write one is to ask for both. */
     pmu_reset(&pmu, &config);
     wr(MPERF, 5);
-    run(PMU_OS, 2);
+    run(RETIRE_OS, 2);
     g_assert_cmphex(rd(MPERF), ==, 8);
     g_assert_cmphex(rd(APERF), ==, 6);
 
     be_cpu(ZEN);
     wr(APERF, 0);
-    run(PMU_OS, 2);
+    run(RETIRE_OS, 2);
     g_assert_cmphex(rd(APERF), ==, 2);
 
     /* Zen has them twice. */
     be_cpu(ZEN);
     g_assert_cmphex(rd(APERF_READ_ONLY), ==, 0);
-    run(PMU_USR, 2);
+    run(RETIRE_USR, 2);
     wr(APERF_READ_ONLY, 9);
     wr(MPERF_READ_ONLY, 9);
     g_assert_cmphex(rd(APERF_READ_ONLY), ==, 2);
@@ -3773,13 +3774,13 @@ static void test_distance(void)
         wr(PERFEVTSEL(0), RUN | INT | tests[i].sel);
         wr(PMC(0), -100000);
         while (!pmi) {
-            uint32_t n = pmu_distance(&pmu, &config, PMU_USR);
+            uint32_t n = pmu_distance(&pmu, &config, RETIRE_USR);
 
             n = MAX(MIN(n, 8191), 1);
             insns += n;
-            pmu_count(&pmu, PMU_USR, tests[i].quantity, insns / 3 - thirds);
+            pmu_count(&pmu, RETIRE_USR, tests[i].quantity, insns / 3 - thirds);
             thirds = insns / 3;
-            pmi = run(PMU_USR, n);
+            pmi = run(RETIRE_USR, n);
             steps++;
         }
         g_assert_cmpint(insns, ==, tests[i].insns);
