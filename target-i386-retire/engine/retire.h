@@ -66,7 +66,7 @@ typedef enum RetireFpWidth {
     RETIRE_FP_NR_WIDTHS
 } RetireFpWidth;
 
-/* And what it does; with the former, an index of RetireModels.fp. */
+/* And what it does; with the former, an index of RetireTold.fp. */
 typedef enum RetireFpKind {
     RETIRE_FP_ADD,
     RETIRE_FP_MUL,
