@@ -3,21 +3,14 @@
 
 #include "qemu/osdep.h"
 #include "qapi/error.h"
-#include "system/reset.h"
-#include "system/tcg.h"
 #include "branch.h"
-#include "pmu/pmu.h"
-
-QEMU_BUILD_BUG_ON(PMU_VENDOR_OTHER != (int)BRANCH_VENDOR_OTHER ||
-                  PMU_VENDOR_INTEL != (int)BRANCH_VENDOR_INTEL ||
-                  PMU_VENDOR_AMD != (int)BRANCH_VENDOR_AMD);
+#include "retire/compat.h"
 
 static bool init_config(X86CPU *cpu, BranchConfig *config)
 {
     PmuVendor vendor;
-    unsigned family, model = pmu_cpu_model(cpu, &vendor, &family);
-    const BranchFlavour *f = branch_flavour((BranchVendor)vendor, family,
-                                            model);
+    unsigned family, model = perfmon_cpu_model(cpu, &vendor, &family);
+    const BranchFlavour *f = branch_flavour(vendor, family, model);
     uint32_t without = 0;
 
     *config = (BranchConfig) { };
@@ -39,7 +32,7 @@ static bool is_architectural(const BranchConfig *config)
     return regs[0];
 }
 
-uint64_t branch_cpu_supported(X86CPU *cpu, FeatureWord w)
+static uint64_t branch_supported(X86CPU *cpu, FeatureWord w)
 {
     BranchConfig config;
 
@@ -65,24 +58,28 @@ uint64_t branch_cpu_supported(X86CPU *cpu, FeatureWord w)
     }
 }
 
-static void branch_reset_cpu(void *opaque)
+static void branch_expand_features(X86CPU *cpu)
 {
-    X86CPU *cpu = opaque;
+    CPUX86State *env = &cpu->env;
+    uint64_t lbr_v2 = CPUID_8000_0022_EAX_LBR_V2 &
+                      ~env->user_features[FEAT_8000_0022_EAX];
 
-    branch_reset(&cpu->branch, &cpu->branch_config, cpu->branch_ring);
-    cpu->branch_source = (BranchSource) { };
-    cpu->branch_used = false;
-#ifdef CONFIG_TCG
-    cpu_sync_retire(&cpu->env);
-#endif
+    if (!(env->features[FEAT_1_EDX] & CPUID_DTS)) {
+        /* Who wants no 'ds' need not say so of what goes with it. */
+        env->features[FEAT_1_ECX] &= env->user_features[FEAT_1_ECX] |
+                                     ~(CPUID_EXT_DTES64 | CPUID_EXT_DSCPL);
+    }
+    if (env->features[FEAT_7_0_EDX] & CPUID_7_0_EDX_ARCH_LBR) {
+        env->cpuid_min_level = MAX(env->cpuid_min_level, 0x1c);
+    }
+    env->features[FEAT_8000_0022_EAX] &= ~lbr_v2;
+    if (env->features[FEAT_8000_0022_EAX] & CPUID_8000_0022_EAX_PERFMON_V2) {
+        env->features[FEAT_8000_0022_EAX] |=
+            branch_supported(cpu, FEAT_8000_0022_EAX) & lbr_v2;
+    }
 }
 
-void branch_cpu_init(X86CPU *cpu)
-{
-    branch_init(&cpu->branch);
-}
-
-bool branch_cpu_realize(X86CPU *cpu, Error **errp)
+static bool branch_realize(X86CPU *cpu, Error **errp)
 {
     BranchConfig *config = &cpu->branch_config;
     CPUX86State *env = &cpu->env;
@@ -119,22 +116,84 @@ bool branch_cpu_realize(X86CPU *cpu, Error **errp)
     } else if (!(env->features[FEAT_8000_0001_EDX] & CPUID_EXT2_LM)) {
         config->va_bits = 32;
     }
-    config->pmu_version = cpu->pmu_config.version;
+    config->pmu_version = cpu->perfmon.version;
     config->insn_clocks = cpu->retire_config.insn_clocks;
-    if (cpu->enable_pmu) {
-        config->debugctl_other = pmu_debugctl_mask(&cpu->pmu_config);
-    }
-    branch_reset_cpu(cpu);
-    /* INIT is a reset of the CPU, too, but keeps these. */
-    qemu_register_reset(branch_reset_cpu, cpu);
+    config->debugctl_other = cpu->perfmon.debugctl_mask;
+    cpu->perfmon.ds_area = &cpu->branch.ds_area;
     return true;
 }
 
-void branch_cpu_unrealize(X86CPU *cpu)
+static void branch_cpuid(X86CPU *cpu, uint32_t leaf, uint32_t regs[4])
 {
-    if (cpu->branch_config.flavour) {
-        qemu_unregister_reset(branch_reset_cpu, cpu);
+    if (leaf == 0x1c) {
+        branch_cpuid_1c(&cpu->branch_config, regs);
+    } else if (leaf == 0x80000022) {
+        branch_cpuid_80000022(&cpu->branch_config, regs);
     }
-    g_clear_pointer(&cpu->branch_ring, g_free);
-    g_clear_pointer(&cpu->branch_stream, g_free);
 }
+
+static void last_branch(X86CPU *cpu, unsigned n, uint64_t regs[3])
+{
+    BranchEntry e;
+
+    if (branch_entry(&cpu->branch, &cpu->branch_config, cpu->branch_ring, n,
+                     &e)) {
+        regs[0] = e.from;
+        regs[1] = e.to;
+        regs[2] = e.info;
+    }
+}
+
+static PmuBranchInfo *get_branches(X86CPU *cpu)
+{
+    const BranchConfig *config = &cpu->branch_config;
+    const BranchState *s = &cpu->branch;
+    bool frozen = *cpu->perfmon.global_status & PMU_STATUS_LBR_FRZ;
+    uint32_t wants = branch_wants(s, config, false, frozen) |
+                     branch_wants(s, config, true, frozen);
+    PmuBranchInfo *info = g_new0(PmuBranchInfo, 1);
+    PmuBranchRecordList **tail = &info->records;
+    BranchEntry e;
+
+    info->kind = g_strdup(branch_flavour_name(config->flavour));
+    info->recording = wants & BRANCH_WANT_RECORDS;
+    while (branch_entry(s, config, cpu->branch_ring, info->depth, &e)) {
+        info->depth++;
+        if (e.from || e.to || e.info) {
+            PmuBranchRecord *r = g_new0(PmuBranchRecord, 1);
+
+            r->from = e.from;
+            r->to = e.to;
+            r->has_info = e.info;
+            r->info = e.info;
+            QAPI_LIST_APPEND(tail, r);
+        }
+    }
+    info->has_bts = info->has_ds_area = config->ds;
+    info->bts = wants & BRANCH_WANT_BTS;
+    info->ds_area = s->ds_area;
+    return info;
+}
+
+static void branch_info(X86CPU *cpu, PmuInfo *info)
+{
+    info->debugctl |= cpu->branch.debugctl;
+    if (cpu->branch_config.lbr || cpu->branch_config.ds) {
+        info->branches = get_branches(cpu);
+    }
+}
+
+const PerfmonUnit branch_unit = {
+    .supported = branch_supported,
+    .expand_features = branch_expand_features,
+    .realize = branch_realize,
+    .cpuid = branch_cpuid,
+    .event = branch_cpu_event,
+    .msr = branch_cpu_msr,
+    .task_commit = branch_cpu_task_commit,
+    .last_branch = last_branch,
+    .info = branch_info,
+    .loaded = branch_cpu_loaded,
+    .vmsd = &vmstate_branch,
+    .section = PERFMON_CPU_BRANCH,
+};

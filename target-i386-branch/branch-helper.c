@@ -4,22 +4,20 @@
 #include "qemu/osdep.h"
 #include "qemu/log.h"
 #include "branch.h"
-#include "ds-mem.h"
 #include "engine/bts.h"
-#include "pmu/pmu.h"
+#include "perfmon/ds-mem.h"
 #include "retire/compat.h"
 #include "retire/retire.h"
 #include "retire/retire-mem.h"
 #include "tcg/helper-tcg.h"
 #include "tcg/insn-start-words.h"
 
-#define MSR_IA32_DEBUGCTL   0x1d9
 #define SVM_LBR_CTL_ENABLE  (1u << 0)   /* in a VMCB (APM, appendix B) */
 
 static uint32_t branch_cpu_wants(X86CPU *cpu, bool os)
 {
     return branch_wants(&cpu->branch, &cpu->branch_config, os,
-                        cpu->pmu->global_status & PMU_STATUS_LBR_FRZ);
+                        *cpu->perfmon.global_status & PMU_STATUS_LBR_FRZ);
 }
 
 static RetireWants branch_retire_wants(CPUX86State *env, RetireRow row)
@@ -81,7 +79,7 @@ static void stored(CPUX86State *env, BtsResult result)
 {
     switch (result) {
     case BTS_PMI:
-        pmu_raise(env_archcpu(env)->pmu);
+        *env_archcpu(env)->perfmon.pmi = true;
         break;
     case BTS_NO_AREA:
         qemu_log_mask(LOG_GUEST_ERROR, "BTS: the DS area at %016" PRIx64
@@ -98,13 +96,13 @@ static void stored(CPUX86State *env, BtsResult result)
     }
 }
 
-void branch_cpu_release(CPUX86State *env)
+static void branch_release(CPUX86State *env)
 {
     X86CPU *cpu = env_archcpu(env);
     BranchHeld *held = &cpu->branch_held;
     DsSpace space = ds_space(env);
 
-    held->valid = false;
+    cpu->perfmon.held = false;
     stored(env, bts_record_any(&cpu->branch, &cpu->branch_config,
                                held->from, held->to, held->predicted, ds_host,
                                &space));
@@ -121,37 +119,36 @@ static void store(CPUX86State *env, uint64_t from, uint32_t cs_base,
 
     cpu->branch_cs_base = retire_cs_base(env);
     cpu->branch_held = (BranchHeld) {
-        true, predicted, retire_linear(from, cs_base),
+        predicted, retire_linear(from, cs_base),
         retire_linear(to, cpu->branch_cs_base)
     };
+    cpu->perfmon.held = true;
     if (!hold) {
-        branch_cpu_release(env);
+        branch_release(env);
     }
 }
 
-static void branch_retire_taken(CPUX86State *env, uint64_t from, uint64_t to,
-                                bool mispredicted, bool observed)
+static bool branch_retire_taken(CPUX86State *env, uint64_t from, uint64_t to,
+                                bool mispredicted)
 {
     X86CPU *cpu = env_archcpu(env);
     uint32_t cs_base = retire_cs_base(env);
     DsSpace space = ds_space(env);
 
-    if (unlikely(cs_base | cpu->branch_cs_base | cpu->pmu->pebs_armed)) {
+    if (unlikely(cs_base | cpu->branch_cs_base | *cpu->perfmon.pebs_armed)) {
         store(env, from, cs_base, to, !mispredicted,
-              pmu_pebs_near(cpu->pmu, retire_row(env)));
+              perfmon_event(env, PERFMON_PEBS_NEAR + retire_row(env)));
     } else {
         BtsResult result = bts_record(&cpu->branch, &cpu->branch_config, from,
                                       to, !mispredicted, bts_quick, ds_host,
                                       &space);
 
         if (likely(result == BTS_STORED)) {
-            return;
+            return false;
         }
         stored(env, result);
     }
-    if (cpu->pmu->pmi && !observed) {
-        pmu_cpu_bts(env);
-    }
+    return *cpu->perfmon.pmi;
 }
 
 /*
@@ -183,7 +180,7 @@ static void record(CPUX86State *env, RetireRow row, uint64_t ip,
     };
 
     branch_record(&cpu->branch, &cpu->branch_config, cpu->branch_ring,
-                  &branch, cpu->pmu->global_status & PMU_STATUS_LBR_FRZ,
+                  &branch, *cpu->perfmon.global_status & PMU_STATUS_LBR_FRZ,
                   retire_cpu_clock(env));
     store_far(env, ip, hold);
 }
@@ -198,16 +195,17 @@ static bool branch_retire_observe(CPUX86State *env, const RetireStory *story)
     if (story->is_far && !story->int1) {
         record(env, story->row, story->ip,
                story->delivered ? BRANCH_EVENT : BRANCH_FAR,
-               pmu_pebs_near(env_archcpu(env)->pmu, story->row));
+               perfmon_event(env, PERFMON_PEBS_NEAR + story->row));
     }
     return story->is_far;
 }
 
-static void branch_retire_delivered(CPUX86State *env, RetireRow row,
+static bool branch_retire_delivered(CPUX86State *env, RetireRow row,
                                     uint64_t ip, int vector)
 {
     X86CPU *cpu = env_archcpu(env);
     BranchSource *source = &cpu->branch_source;
+    bool changed = false;
 
     if (source->valid) {
         row = source->os ? RETIRE_OS : RETIRE_USR;
@@ -216,16 +214,12 @@ static void branch_retire_delivered(CPUX86State *env, RetireRow row,
     }
     if (vector == EXCP01_DB) {
         /* Registers have no record of it. */
-        if (branch_debug(&cpu->branch)) {
-            cpu_sync_retire(env);
-        }
+        changed = branch_debug(&cpu->branch);
         store_far(env, ip, false);
     } else {
         record(env, row, ip, BRANCH_EVENT, false);
     }
-    if (unlikely(cpu->pmu->pmi)) {
-        pmu_cpu_bts(env);
-    }
+    return changed || *cpu->perfmon.pmi;
 }
 
 static const RetireObserver branch_observer = {
@@ -237,7 +231,7 @@ static const RetireObserver branch_observer = {
     .delivered = branch_retire_delivered,
 };
 
-void branch_cpu_sync(X86CPU *cpu)
+void branch_cpu_add_observer(X86CPU *cpu)
 {
     uint32_t wants = branch_cpu_wants(cpu, true) | branch_cpu_wants(cpu, false);
 
@@ -247,7 +241,6 @@ void branch_cpu_sync(X86CPU *cpu)
         retire_add_observer(cpu, &branch_observer, false);
     }
     cpu->branch_cs_base = retire_cs_base(&cpu->env);
-    cpu_sync_retire(&cpu->env);
 }
 
 /* EIP of the instruction that has called a helper; not in 64-bit mode */
@@ -284,30 +277,6 @@ void branch_cpu_task_commit(CPUX86State *env, uintptr_t ra)
     source->is_insn = ra;
 }
 
-void branch_cpu_smi(CPUX86State *env, bool freeze)
-{
-    X86CPU *cpu = env_archcpu(env);
-
-    branch_smi(&cpu->branch, freeze);
-    cpu->branch_cs_base = env->smbase;
-}
-
-void branch_cpu_rsm(CPUX86State *env)
-{
-    X86CPU *cpu = env_archcpu(env);
-
-    branch_rsm(&cpu->branch);
-    cpu->branch_cs_base = retire_cs_base(env);
-}
-
-void branch_cpu_pmi(CPUX86State *env)
-{
-    X86CPU *cpu = env_archcpu(env);
-
-    branch_pmi(&cpu->branch, &cpu->branch_config,
-               cpu->pmu->debugctl & PMU_FREEZE_LBRS_ON_PMI);
-}
-
 static bool lbr_is_virtual(CPUX86State *env)
 {
     return (env->features[FEAT_SVM] & CPUID_SVM_LBRV) &&
@@ -325,7 +294,7 @@ static void svm_save(CPUX86State *env, uint64_t vmcb)
 
     branch_svm_save(&cpu->branch, &cpu->branch_config, cpu->branch_ring, &s);
     x86_stq_phys(cs, vmcb + offsetof(struct vmcb, save.dbgctl),
-                 s.debugctl | cpu->pmu->debugctl);
+                 s.debugctl | *cpu->perfmon.debugctl);
     x86_stq_phys(cs, vmcb + offsetof(struct vmcb, save.br_from), s.br_from);
     x86_stq_phys(cs, vmcb + offsetof(struct vmcb, save.br_to), s.br_to);
     x86_stq_phys(cs, vmcb + offsetof(struct vmcb, save.last_excp_from),
@@ -347,78 +316,100 @@ static void svm_load(CPUX86State *env, uint64_t vmcb)
     };
 
     branch_svm_load(&cpu->branch, &cpu->branch_config, cpu->branch_ring, &s);
-    cpu->pmu->debugctl = s.debugctl & cpu->branch_config.debugctl_other;
+    *cpu->perfmon.debugctl = s.debugctl & cpu->perfmon.debugctl_mask;
     cpu->branch_used = true;
-    branch_cpu_sync(cpu);
+    branch_cpu_add_observer(cpu);
 }
 
-/* The host save area is memory, so that a snapshot has the host's, too. */
-void branch_cpu_vmrun(CPUX86State *env)
+bool branch_cpu_event(CPUX86State *env, PerfmonEvent event)
 {
-    if (lbr_is_virtual(env)) {
+    X86CPU *cpu = env_archcpu(env);
+    BranchSource *source = &cpu->branch_source;
+
+    switch (event) {
+    case PERFMON_RESET:
+    case PERFMON_PRE_LOAD:
+        source->valid = cpu->branch_used = false;
+        if (cpu->branch_config.flavour) {
+            *cpu->branch_stream = (BranchStack) { };
+            branch_reset(&cpu->branch, &cpu->branch_config, cpu->branch_ring);
+        }
+        return event == PERFMON_RESET;
+    case PERFMON_INIT:
+        branch_init(&cpu->branch);
+        return false;
+    case PERFMON_UNREALIZE:
+        g_clear_pointer(&cpu->branch_ring, g_free);
+        g_clear_pointer(&cpu->branch_stream, g_free);
+        return false;
+    case PERFMON_SMI:
+        if (cpu->enable_pmu) {
+            branch_smi(&cpu->branch,
+                       *cpu->perfmon.debugctl & PMU_FREEZE_WHILE_SMM);
+            cpu->branch_cs_base = env->smbase;
+        }
+        return false;
+    case PERFMON_RSM:
+        if (cpu->enable_pmu) {
+            branch_rsm(&cpu->branch);
+            cpu->branch_cs_base = retire_cs_base(env);
+        }
+        return false;
+    /* The host save area is memory, so that a snapshot has the host's, too. */
+    case PERFMON_VMRUN:
+        if (!lbr_is_virtual(env)) {
+            return false;
+        }
         svm_save(env, env->vm_hsave);
         svm_load(env, env->vm_vmcb);
-    }
-}
-
-void branch_cpu_vmexit(CPUX86State *env, bool failed)
-{
-    /* What has been intercepted is not delivered. */
-    env_archcpu(env)->branch_source.valid = false;
-    if (lbr_is_virtual(env)) {
+        return true;
+    case PERFMON_VMEXIT:
+    case PERFMON_VMRUN_FAILED:
+        /* What has been intercepted is not delivered. */
+        source->valid = false;
+        if (!lbr_is_virtual(env)) {
+            return false;
+        }
         /* A VMRUN that fails leaves the guest's as they are. */
-        if (!failed) {
+        if (event == PERFMON_VMEXIT) {
             svm_save(env, env->vm_vmcb);
         }
         svm_load(env, env->vm_hsave);
+        return true;
+    case PERFMON_TASK_DONE:
+        source->valid &= !source->is_insn;
+        return false;
+    case PERFMON_PMI:
+        branch_pmi(&cpu->branch, &cpu->branch_config,
+                   *cpu->perfmon.debugctl & PMU_FREEZE_LBRS_ON_PMI);
+        return false;
+    case PERFMON_MAY_INTERRUPT:
+        return branch_bts_interrupts(&cpu->branch);
+    case PERFMON_RELEASE:
+        branch_release(env);
+        return false;
+    default:
+        return false;
     }
 }
 
-uint64_t branch_cpu_rdmsr(CPUX86State *env, uint32_t msr, uintptr_t ra)
+PmuAccess branch_cpu_msr(CPUX86State *env, uint32_t msr, uint64_t *val,
+                         bool write)
 {
     X86CPU *cpu = env_archcpu(env);
-    uint64_t val;
+    BranchConfig *config = &cpu->branch_config;
+    PmuAccess access;
 
-    if (!cpu->branch_config.flavour) {
-        return pmu_cpu_rdmsr(env, msr, ra);
+    if (!config->flavour) {
+        return PMU_MSR_OTHER;
     }
-    switch (branch_rdmsr(&cpu->branch, &cpu->branch_config, cpu->branch_ring,
-                         msr, &val)) {
-    case BRANCH_MSR_GP:
-        raise_exception_err_ra(env, EXCP0D_GPF, 0, ra);
-    case BRANCH_MSR_OTHER:
-        return pmu_cpu_rdmsr(env, msr, ra);
-    case BRANCH_MSR_OK:
-        break;
+    if (!write) {
+        return branch_rdmsr(&cpu->branch, config, cpu->branch_ring, msr, val);
     }
-    if (msr == MSR_IA32_DEBUGCTL) {
-        val |= cpu->pmu->debugctl;
+    access = branch_wrmsr(&cpu->branch, config, cpu->branch_ring, msr, *val);
+    if (access == PMU_MSR_OK) {
+        cpu->branch_used |= *val != 0;
+        branch_cpu_add_observer(cpu);
     }
-    return val;
-}
-
-void branch_cpu_wrmsr(CPUX86State *env, uint32_t msr, uint64_t val,
-                      uintptr_t ra)
-{
-    X86CPU *cpu = env_archcpu(env);
-
-    if (!cpu->branch_config.flavour) {
-        pmu_cpu_wrmsr(env, msr, val, ra);
-        return;
-    }
-    switch (branch_wrmsr(&cpu->branch, &cpu->branch_config, cpu->branch_ring,
-                         msr, val)) {
-    case BRANCH_MSR_GP:
-        raise_exception_err_ra(env, EXCP0D_GPF, 0, ra);
-    case BRANCH_MSR_OTHER:
-        pmu_cpu_wrmsr(env, msr, val, ra);
-        return;
-    case BRANCH_MSR_OK:
-        break;
-    }
-    cpu->branch_used |= val != 0;
-    if (msr == MSR_IA32_DEBUGCTL) {
-        cpu->pmu->debugctl = val & cpu->branch_config.debugctl_other;
-    }
-    branch_cpu_sync(cpu);
+    return access;
 }

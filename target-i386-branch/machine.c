@@ -57,16 +57,6 @@ static int branch_pre_load(void *opaque)
     return 0;
 }
 
-void branch_cpu_pre_load(X86CPU *cpu)
-{
-    cpu->branch_source = (BranchSource) { };
-    cpu->branch_used = false;
-    if (cpu->branch_config.flavour) {
-        *cpu->branch_stream = (BranchStack) { };
-        branch_reset(&cpu->branch, &cpu->branch_config, cpu->branch_ring);
-    }
-}
-
 static int branch_post_load(void *opaque, int version_id)
 {
     X86CPU *cpu = opaque;
@@ -100,9 +90,8 @@ bool branch_cpu_loaded(X86CPU *cpu)
     }
     branch_stack_load(&cpu->branch, &cpu->branch_config, cpu->branch_ring,
                       env->retire.clock, stack);
-#ifdef CONFIG_TCG
-    branch_cpu_sync(cpu);
-#endif
+    branch_cpu_add_observer(cpu);
+    cpu_sync_retire(env);
     return true;
 }
 

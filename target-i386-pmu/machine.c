@@ -4,17 +4,14 @@
 #include "qemu/osdep.h"
 #include "qemu/error-report.h"
 #include "migration/vmstate.h"
-#include "system/tcg.h"
 #include "pmu.h"
 #include "engine/netburst.h"
-#include "branch/branch.h"
-#include "ibs/ibs.h"
 
 static bool pmu_needed(void *opaque)
 {
     X86CPU *cpu = opaque;
 
-    return tcg_enabled() && cpu->enable_pmu;
+    return perfmon_has_pmu(cpu);
 }
 
 static int pmu_pre_save(void *opaque)
@@ -58,26 +55,20 @@ static int pmu_post_load(void *opaque, int version_id)
     return 0;
 }
 
-int pmu_cpu_pre_load(void *opaque)
+void pmu_cpu_pre_load(X86CPU *cpu)
 {
-    X86CPU *cpu = opaque;
     PmuState *s = cpu->pmu;
 
-    branch_cpu_pre_load(cpu);
-    ibs_cpu_reset(cpu);
     cpu->pmu_loaded = false;
-    if (s) {
-        memset(s->offcore, 0, sizeof(s->offcore));
-        s->mperf = s->aperf = 0;
-        s->clocks = false;
-        s->pebs_enable = s->pebs_data_cfg = 0;
-        s->pebs_armed = s->load_latency = s->frontend = 0;
-        s->tag_random = s->tag_left = 0;
-    }
+    memset(s->offcore, 0, sizeof(s->offcore));
+    s->mperf = s->aperf = 0;
+    s->clocks = false;
+    s->pebs_enable = s->pebs_data_cfg = 0;
+    s->pebs_armed = s->load_latency = s->frontend = 0;
+    s->tag_random = s->tag_left = 0;
     if (cpu->pmu_config.netburst) {
         *cpu->pmu_config.netburst = (NetburstState) { };
     }
-    return 0;
 }
 
 bool pmu_cpu_loaded(X86CPU *cpu)
@@ -87,131 +78,56 @@ bool pmu_cpu_loaded(X86CPU *cpu)
                      "which this CPU has", CPU(cpu)->cpu_index);
         return false;
     }
-    return branch_cpu_loaded(cpu);
+    return true;
 }
 
-static bool offcore_needed(void *opaque)
-{
-    X86CPU *cpu = opaque;
-
-    return cpu->pmu->offcore[0] || cpu->pmu->offcore[1];
-}
-
-static const VMStateDescription vmstate_offcore_registers = {
-    .name = "cpu/pmu-offcore",
-    .version_id = 1,
-    .minimum_version_id = 1,
-    .fields = (const VMStateField[]) {
-        VMSTATE_UINT64_ARRAY(offcore, PmuState, PMU_NR_OFFCORE),
-        VMSTATE_END_OF_LIST()
+/* A subsection of fields of PmuState that is sent if @is_needed */
+#define SUBSECTION(what, is_needed, ...)                                \
+    static bool what##_needed(void *opaque)                             \
+    {                                                                   \
+        const PmuState *s = ((X86CPU *)opaque)->pmu;                    \
+                                                                        \
+        return is_needed;                                               \
+    }                                                                   \
+                                                                        \
+    static const VMStateDescription vmstate_##what##_registers = {      \
+        .name = "cpu/pmu-" #what,                                       \
+        .version_id = 1,                                                \
+        .minimum_version_id = 1,                                        \
+        .fields = (const VMStateField[]) {                              \
+            __VA_ARGS__,                                                \
+            VMSTATE_END_OF_LIST()                                       \
+        }                                                               \
+    };                                                                  \
+                                                                        \
+    static const VMStateDescription vmstate_pmu_##what = {              \
+        .name = "cpu/pmu/" #what,                                       \
+        .version_id = 1,                                                \
+        .minimum_version_id = 1,                                        \
+        .needed = what##_needed,                                        \
+        .fields = (const VMStateField[]) {                              \
+            VMSTATE_STRUCT_POINTER(pmu, X86CPU,                         \
+                                   vmstate_##what##_registers,          \
+                                   PmuState),                           \
+            VMSTATE_END_OF_LIST()                                       \
+        }                                                               \
     }
-};
 
-static const VMStateDescription vmstate_pmu_offcore = {
-    .name = "cpu/pmu/offcore",
-    .version_id = 1,
-    .minimum_version_id = 1,
-    .needed = offcore_needed,
-    .fields = (const VMStateField[]) {
-        VMSTATE_STRUCT_POINTER(pmu, X86CPU, vmstate_offcore_registers,
-                               PmuState),
-        VMSTATE_END_OF_LIST()
-    }
-};
-
-static bool clocks_needed(void *opaque)
-{
-    X86CPU *cpu = opaque;
-
-    return cpu->pmu->clocks;
-}
-
-static const VMStateDescription vmstate_clock_registers = {
-    .name = "cpu/pmu-clocks",
-    .version_id = 1,
-    .minimum_version_id = 1,
-    .fields = (const VMStateField[]) {
-        VMSTATE_UINT64(mperf, PmuState),
-        VMSTATE_UINT64(aperf, PmuState),
-        VMSTATE_BOOL(clocks, PmuState),
-        VMSTATE_END_OF_LIST()
-    }
-};
-
-static const VMStateDescription vmstate_pmu_clocks = {
-    .name = "cpu/pmu/clocks",
-    .version_id = 1,
-    .minimum_version_id = 1,
-    .needed = clocks_needed,
-    .fields = (const VMStateField[]) {
-        VMSTATE_STRUCT_POINTER(pmu, X86CPU, vmstate_clock_registers, PmuState),
-        VMSTATE_END_OF_LIST()
-    }
-};
-
-static bool pebs_needed(void *opaque)
-{
-    X86CPU *cpu = opaque;
-    const PmuState *s = cpu->pmu;
-
-    return s->pebs_enable || s->pebs_data_cfg || s->pebs_armed ||
-           s->load_latency || s->tag_random || s->tag_left;
-}
-
-static const VMStateDescription vmstate_pebs_registers = {
-    .name = "cpu/pmu-pebs",
-    .version_id = 1,
-    .minimum_version_id = 1,
-    .fields = (const VMStateField[]) {
-        VMSTATE_UINT64(pebs_enable, PmuState),
-        VMSTATE_UINT64(pebs_data_cfg, PmuState),
-        VMSTATE_UINT64(pebs_armed, PmuState),
-        VMSTATE_UINT64(load_latency, PmuState),
-        VMSTATE_UINT32(tag_random, PmuState),
-        VMSTATE_UINT32(tag_left, PmuState),
-        VMSTATE_END_OF_LIST()
-    }
-};
-
-static const VMStateDescription vmstate_pmu_pebs = {
-    .name = "cpu/pmu/pebs",
-    .version_id = 1,
-    .minimum_version_id = 1,
-    .needed = pebs_needed,
-    .fields = (const VMStateField[]) {
-        VMSTATE_STRUCT_POINTER(pmu, X86CPU, vmstate_pebs_registers, PmuState),
-        VMSTATE_END_OF_LIST()
-    }
-};
-
-static bool frontend_needed(void *opaque)
-{
-    X86CPU *cpu = opaque;
-
-    return cpu->pmu->frontend;
-}
-
-static const VMStateDescription vmstate_frontend_register = {
-    .name = "cpu/pmu-frontend",
-    .version_id = 1,
-    .minimum_version_id = 1,
-    .fields = (const VMStateField[]) {
-        VMSTATE_UINT64(frontend, PmuState),
-        VMSTATE_END_OF_LIST()
-    }
-};
-
-static const VMStateDescription vmstate_pmu_frontend = {
-    .name = "cpu/pmu/frontend",
-    .version_id = 1,
-    .minimum_version_id = 1,
-    .needed = frontend_needed,
-    .fields = (const VMStateField[]) {
-        VMSTATE_STRUCT_POINTER(pmu, X86CPU, vmstate_frontend_register,
-                               PmuState),
-        VMSTATE_END_OF_LIST()
-    }
-};
+SUBSECTION(offcore, s->offcore[0] || s->offcore[1],
+           VMSTATE_UINT64_ARRAY(offcore, PmuState, PMU_NR_OFFCORE));
+SUBSECTION(clocks, s->clocks,
+           VMSTATE_UINT64(mperf, PmuState),
+           VMSTATE_UINT64(aperf, PmuState),
+           VMSTATE_BOOL(clocks, PmuState));
+SUBSECTION(pebs, s->pebs_enable || s->pebs_data_cfg || s->pebs_armed ||
+                 s->load_latency || s->tag_random || s->tag_left,
+           VMSTATE_UINT64(pebs_enable, PmuState),
+           VMSTATE_UINT64(pebs_data_cfg, PmuState),
+           VMSTATE_UINT64(pebs_armed, PmuState),
+           VMSTATE_UINT64(load_latency, PmuState),
+           VMSTATE_UINT32(tag_random, PmuState),
+           VMSTATE_UINT32(tag_left, PmuState));
+SUBSECTION(frontend, s->frontend, VMSTATE_UINT64(frontend, PmuState));
 
 static bool netburst_needed(void *opaque)
 {
@@ -295,7 +211,7 @@ const VMStateDescription vmstate_pmu = {
         &vmstate_pmu_pebs,
         &vmstate_pmu_frontend,
         &vmstate_pmu_netburst,
-        &vmstate_ibs,
+        &vmstate_perfmon[PERFMON_CPU_PMU_IBS],
         NULL
     }
 };

@@ -4,8 +4,7 @@
 #include "qemu/osdep.h"
 #include "qemu/log.h"
 #include "pmu.h"
-#include "branch/branch.h"
-#include "branch/ds-mem.h"
+#include "perfmon/ds-mem.h"
 #include "engine/pebs.h"
 #include "tcg/helper-tcg.h"
 #include "trace.h"
@@ -98,15 +97,12 @@ static void take_xmm(CPUX86State *env, PebsSample *sample)
 static void take_lbr(X86CPU *cpu, PebsSample *sample)
 {
     for (int i = 0; i < PEBS_NR_LBR; i++) {
-        BranchEntry e;
+        uint64_t regs[3];
 
-        if (!branch_entry(&cpu->branch, &cpu->branch_config, cpu->branch_ring,
-                          i, &e)) {
-            e = (BranchEntry) { };
-        }
-        sample->lbr[i].from = e.from;
-        sample->lbr[i].to = e.to;
-        sample->lbr[i].info = e.info;
+        perfmon_last_branch(cpu, i, regs);
+        sample->lbr[i].from = regs[0];
+        sample->lbr[i].to = regs[1];
+        sample->lbr[i].info = regs[2];
     }
 }
 
@@ -150,14 +146,14 @@ void pebs_cpu_store(CPUX86State *env, const RetireStory *story, uint64_t due)
             take_lbr(cpu, &sample);
         }
         groups |= more;
-        result = pebs_store(s, &cpu->pmu_config, n, cpu->branch.ds_area,
+        result = pebs_store(s, &cpu->pmu_config, n, *cpu->perfmon.ds_area,
                             &sample, ds_host, &space);
         trace_pmu_pebs(CPU(cpu)->cpu_index, n, sample.ip, result);
         if (result == PEBS_NO_AREA || result == PEBS_NO_BUFFER) {
             qemu_log_mask(LOG_GUEST_ERROR, "PEBS: the %s is not writable "
                           "memory (DS area at %016" PRIx64 ")\n",
                           result == PEBS_NO_AREA ? "DS area" : "buffer",
-                          cpu->branch.ds_area);
+                          *cpu->perfmon.ds_area);
         }
     }
 }

@@ -3,91 +3,28 @@
 
 #include "qemu/osdep.h"
 #include "qapi/error.h"
-#include "system/reset.h"
-#include "system/tcg.h"
-#include "hw/i386/apic_internal.h"
 #include "pmu.h"
 #include "engine/netburst.h"
-#include "branch/branch.h"
-#include "ibs/ibs.h"
-
-static bool has_pmu(X86CPU *cpu)
-{
-    return tcg_enabled() && cpu->enable_pmu;
-}
-
-static PmuVendor vendor(CPUX86State *env)
-{
-    static const struct {
-        const char *name;
-        PmuVendor vendor;
-    } vendors[] = {
-        { CPUID_VENDOR_INTEL, PMU_VENDOR_INTEL },
-        { CPUID_VENDOR_AMD, PMU_VENDOR_AMD },
-        { CPUID_VENDOR_HYGON, PMU_VENDOR_AMD },
-        { "CyrixInstead", PMU_VENDOR_CYRIX },
-        { "CentaurHauls", PMU_VENDOR_CENTAUR },
-        { "  Shanghai  ", PMU_VENDOR_SHANGHAI },
-    };
-    char name[CPUID_VENDOR_SZ + 1];
-
-    x86_cpu_vendor_words2str(name, env->cpuid_vendor1, env->cpuid_vendor2,
-                             env->cpuid_vendor3);
-    for (int i = 0; i < ARRAY_SIZE(vendors); i++) {
-        if (!strcmp(name, vendors[i].name)) {
-            return vendors[i].vendor;
-        }
-    }
-    return PMU_VENDOR_OTHER;
-}
-
-static unsigned family(CPUX86State *env)
-{
-    unsigned n = extract32(env->cpuid_version, 8, 4);
-
-    return n < 0xf ? n : n + extract32(env->cpuid_version, 20, 8);
-}
-
-unsigned pmu_cpu_model(X86CPU *cpu, PmuVendor *v, unsigned *f)
-{
-    uint32_t version = cpu->env.cpuid_version;
-
-    *v = vendor(&cpu->env);
-    *f = family(&cpu->env);
-    return extract32(version, 4, 4) | extract32(version, 16, 4) << 4;
-}
 
 static const PmuFlavour *flavour(X86CPU *cpu)
 {
     PmuVendor v;
-    unsigned f, m = pmu_cpu_model(cpu, &v, &f);
+    unsigned f, m = perfmon_cpu_model(cpu, &v, &f);
 
     return pmu_flavour(v, f, m);
 }
 
-/* PEBS is nothing without the debug store, and its records have 64 bits. */
-static uint64_t capabilities(X86CPU *cpu, const PmuConfig *config, bool dtes64)
+static bool pmu_exists(X86CPU *cpu)
 {
-    uint64_t caps = config->perf_capabilities |
-                    branch_cpu_supported(cpu, FEAT_PERF_CAPABILITIES);
-
-    return cpu->pmu_pebs && dtes64 ? caps : caps & ~(uint64_t)PMU_CAP_PEBS;
+    return flavour(cpu);
 }
 
-static bool init_config(X86CPU *cpu, PmuConfig *config)
+static bool is_amd(X86CPU *cpu, unsigned *family)
 {
-    const PmuFlavour *f = has_pmu(cpu) ? flavour(cpu) : NULL;
+    PmuVendor v;
 
-    *config = (PmuConfig) { };
-    if (!f) {
-        return false;
-    }
-    pmu_config_init(config, f);
-    config->perf_capabilities =
-        capabilities(cpu, config, branch_cpu_supported(cpu, FEAT_1_ECX) &
-                     CPUID_EXT_DTES64);
-    config->pdcm = config->perf_capabilities;
-    return true;
+    perfmon_cpu_model(cpu, &v, family);
+    return v == PMU_VENDOR_AMD;
 }
 
 /* APERF and MPERF do not bring a leaf that the processor does not have. */
@@ -103,76 +40,38 @@ static bool has_leaf_6(X86CPU *cpu, const PmuConfig *config)
            env->cpuid_min_level >= 6;
 }
 
-uint64_t pmu_cpu_supported(X86CPU *cpu, FeatureWord w)
+static uint64_t pmu_supported(X86CPU *cpu, FeatureWord w)
 {
     PmuConfig config;
-    uint64_t features;
+    unsigned family;
 
-    if (!init_config(cpu, &config)) {
-        return 0;
-    }
-    features = branch_cpu_supported(cpu, w) | ibs_cpu_supported(cpu, w);
+    pmu_config_init(&config, flavour(cpu));
     switch (w) {
     case FEAT_6_ECX:
-        features |= config.aperfmperf && has_leaf_6(cpu, &config) ?
-                    CPUID_6_ECX_APERFMPERF : 0;
-        break;
-    case FEAT_1_ECX:
-        features |= config.pdcm ? CPUID_EXT_PDCM : 0;
-        break;
+        return config.aperfmperf && has_leaf_6(cpu, &config) ?
+               CPUID_6_ECX_APERFMPERF : 0;
     case FEAT_PERF_CAPABILITIES:
-        features |= config.perf_capabilities;
-        break;
+        return cpu->pmu_pebs ? config.perf_capabilities :
+               config.perf_capabilities & ~(uint64_t)PMU_CAP_PEBS;
     case FEAT_8000_0001_ECX:
-        features |= vendor(&cpu->env) == PMU_VENDOR_AMD ?
-                    CPUID_EXT3_PERFCORE : 0;
-        break;
+        return is_amd(cpu, &family) ? CPUID_EXT3_PERFCORE : 0;
     case FEAT_8000_0022_EAX:
-        features |= vendor(&cpu->env) == PMU_VENDOR_AMD ?
-                    CPUID_8000_0022_EAX_PERFMON_V2 : 0;
-        break;
+        return is_amd(cpu, &family) ? CPUID_8000_0022_EAX_PERFMON_V2 : 0;
     default:
-        break;
+        return 0;
     }
-    return features;
 }
 
-void pmu_cpu_expand_features(X86CPU *cpu)
+static void pmu_expand_features(X86CPU *cpu)
 {
-    static const FeatureWord words[] = {
-        FEAT_1_EDX, FEAT_1_ECX, FEAT_6_ECX, FEAT_7_0_EDX,
-        FEAT_PERF_CAPABILITIES, FEAT_SVM,
-    };
     CPUX86State *env = &cpu->env;
     PmuConfig config;
-    uint64_t lbr_v2;
 
-    if (!init_config(cpu, &config)) {
-        return;
-    }
-    /* No model has these: they depend on the accelerator. */
-    for (int i = 0; i < ARRAY_SIZE(words); i++) {
-        env->features[words[i]] |= pmu_cpu_supported(cpu, words[i]) &
-                                   ~env->user_features[words[i]];
-    }
-    if (!(env->features[FEAT_1_EDX] & CPUID_DTS)) {
-        /* Who wants no 'ds' need not say so of what goes with it. */
-        env->features[FEAT_1_ECX] &= env->user_features[FEAT_1_ECX] |
-                                     ~(CPUID_EXT_DTES64 | CPUID_EXT_DSCPL);
-    }
+    pmu_config_init(&config, flavour(cpu));
     if (config.version) {
         env->cpuid_min_level = MAX(env->cpuid_min_level, 0xa);
     }
-    if (env->features[FEAT_7_0_EDX] & CPUID_7_0_EDX_ARCH_LBR) {
-        env->cpuid_min_level = MAX(env->cpuid_min_level, 0x1c);
-    }
-    ibs_cpu_expand_features(cpu);
-    lbr_v2 = CPUID_8000_0022_EAX_LBR_V2 &
-             ~env->user_features[FEAT_8000_0022_EAX];
-    env->features[FEAT_8000_0022_EAX] &= ~lbr_v2;
     if (env->features[FEAT_8000_0022_EAX] & CPUID_8000_0022_EAX_PERFMON_V2) {
-        env->features[FEAT_8000_0022_EAX] |=
-            pmu_cpu_supported(cpu, FEAT_8000_0022_EAX) & lbr_v2;
         env->cpuid_min_xlevel = MAX(env->cpuid_min_xlevel, 0x80000022);
     }
 }
@@ -201,40 +100,33 @@ static bool same_for_all(const PmuConfig *config, Error **errp)
     return true;
 }
 
-static void pmu_reset_cpu(void *opaque)
+/* What others may look at, or set */
+static void share(PerfmonState *s, const PmuConfig *config, PmuState *pmu)
 {
-    X86CPU *cpu = opaque;
-
-    pmu_reset(cpu->pmu, &cpu->pmu_config);
-    ibs_cpu_reset(cpu);
-#ifdef CONFIG_TCG
-    cpu_sync_retire(&cpu->env);
-#endif
+    s->debugctl = &pmu->debugctl;
+    s->global_status = &pmu->global_status;
+    s->pebs_armed = &pmu->pebs_armed;
+    s->pmi = &pmu->pmi;
+    s->version = config->version;
+    s->debugctl_mask = pmu_debugctl_mask(config);
 }
 
-bool pmu_cpu_realize(X86CPU *cpu, Error **errp)
+static bool pmu_realize(X86CPU *cpu, Error **errp)
 {
     CPUX86State *env = &cpu->env;
     PmuConfig *config = &cpu->pmu_config;
+    unsigned family;
     PmuRange bad;
 
-    if (tcg_enabled()) {
-        /* What branch records and counters share is there without either. */
-        cpu->pmu = g_new0(PmuState, 1);
-    }
-    if (!has_pmu(cpu)) {
-        if (cpu->pmu_version || cpu->pmu_counters) {
-            error_setg(errp, "Property '%s' needs 'pmu=on' and TCG",
-                       cpu->pmu_version ? "pmu-version" : "pmu-counters");
-            return false;
-        }
+    if (!perfmon_has_pmu(cpu)) {
         return !tcg_enabled() || same_for_all(config, errp);
     }
-    if (!init_config(cpu, config)) {
+    if (!flavour(cpu)) {
         error_setg(errp, "Property 'pmu': there is no PMU for this vendor, "
                    "family and model");
         return false;
     }
+    pmu_config_init(config, flavour(cpu));
     config->pdcm = env->features[FEAT_1_ECX] & CPUID_EXT_PDCM;
     config->perfctr_core = env->features[FEAT_8000_0001_ECX] &
                            CPUID_EXT3_PERFCORE;
@@ -265,12 +157,14 @@ bool pmu_cpu_realize(X86CPU *cpu, Error **errp)
         }
         return false;
     }
-    config->perf_capabilities =
-        capabilities(cpu, config, (env->features[FEAT_1_EDX] & CPUID_DTS) &&
-                     (env->features[FEAT_1_ECX] & CPUID_EXT_DTES64));
+    if (!cpu->pmu_pebs || !(env->features[FEAT_1_EDX] & CPUID_DTS) ||
+        !(env->features[FEAT_1_ECX] & CPUID_EXT_DTES64)) {
+        config->perf_capabilities &= ~(uint64_t)PMU_CAP_PEBS;
+    }
+    config->perf_capabilities |= cpu->perfmon.capabilities & PERF_CAP_LBR_FMT;
     config->perf_capabilities &= env->features[FEAT_PERF_CAPABILITIES];
     env->features[FEAT_PERF_CAPABILITIES] = config->perf_capabilities;
-    if (!same_for_all(config, errp) || !ibs_cpu_realize(cpu, errp)) {
+    if (!same_for_all(config, errp)) {
         return false;
     }
     if (pmu_is_netburst(config->flavour)) {
@@ -282,55 +176,45 @@ bool pmu_cpu_realize(X86CPU *cpu, Error **errp)
         }
         config->netburst = g_new0(NetburstState, 1);
     }
-#ifdef CONFIG_TCG
+    cpu->pmu = g_new0(PmuState, 1);
+    share(&cpu->perfmon, config, cpu->pmu);
     cpu->retire_config.caches_of_cpuid = true;
     /* CPUID has K8's. */
-    cpu->retire_config.family_15h = vendor(env) == PMU_VENDOR_AMD &&
-                                    family(env) == 0x15;
+    cpu->retire_config.family_15h = is_amd(cpu, &family) && family == 0x15;
     retire_add_observer(cpu, &pmu_observer, true);
-#endif
-    pmu_reset_cpu(cpu);
-    /* INIT is a reset of the CPU, too, but keeps these. */
-    qemu_register_reset(pmu_reset_cpu, cpu);
     return true;
 }
 
-bool cpu_asks_for_pmi(X86CPU *cpu)
+static void pmu_cpuid(X86CPU *cpu, uint32_t leaf, uint32_t regs[4])
 {
-    return has_pmu(cpu) && pmu_asks(&cpu->pmu_config);
-}
-
-void pmu_cpu_cpuid(X86CPU *cpu, uint32_t leaf, uint32_t *eax, uint32_t *ebx,
-                   uint32_t *ecx, uint32_t *edx)
-{
-    uint32_t regs[4] = { };
-
-    if (has_pmu(cpu)) {
-        switch (leaf) {
-        case 0xa:
-            pmu_cpuid_0a(&cpu->pmu_config, regs);
-            break;
-        case 0x1c:
-            branch_cpuid_1c(&cpu->branch_config, regs);
-            break;
-        default:
-            pmu_cpuid_80000022(&cpu->pmu_config, regs);
-            branch_cpuid_80000022(&cpu->branch_config, regs);
-            break;
-        }
+    if (leaf == 0xa) {
+        pmu_cpuid_0a(&cpu->pmu_config, regs);
+    } else if (leaf == 0x80000022) {
+        pmu_cpuid_80000022(&cpu->pmu_config, regs);
     }
-    *eax = regs[0];
-    *ebx = regs[1];
-    *ecx = regs[2];
-    *edx = regs[3];
 }
 
-void pmu_cpu_unrealize(X86CPU *cpu)
+static uint64_t misc_enable(X86CPU *cpu, uint64_t val)
 {
-    if (has_pmu(cpu)) {
-        qemu_unregister_reset(pmu_reset_cpu, cpu);
-        g_free(cpu->pmu_config.netburst);
-        cpu->pmu_config.netburst = NULL;
-    }
-    g_clear_pointer(&cpu->pmu, g_free);
+    uint64_t no_bts = cpu->env.features[FEAT_1_EDX] & CPUID_DTS ?
+                      PMU_MISC_NO_BTS : 0;
+
+    return (val & ~(uint64_t)PMU_MISC_ENABLE) |
+           (pmu_misc_enable(&cpu->pmu_config) & ~no_bts);
 }
+
+const PerfmonUnit pmu_unit = {
+    .exists = pmu_exists,
+    .supported = pmu_supported,
+    .expand_features = pmu_expand_features,
+    .realize = pmu_realize,
+    .cpuid = pmu_cpuid,
+    .misc_enable = misc_enable,
+    .event = pmu_cpu_event,
+    .msr = pmu_cpu_msr,
+    .rdpmc = pmu_cpu_rdpmc,
+    .info = pmu_cpu_info,
+    .loaded = pmu_cpu_loaded,
+    .vmsd = &vmstate_pmu,
+    .section = PERFMON_CPU_PMU,
+};

@@ -3,10 +3,7 @@
 
 #include "qemu/osdep.h"
 #include "qemu/log.h"
-#include "hw/i386/apic.h"
 #include "pmu.h"
-#include "branch/branch.h"
-#include "ibs/ibs.h"
 #include "retire/compat.h"
 #include "tcg/helper-tcg.h"
 #include "trace.h"
@@ -64,7 +61,7 @@ static RetireWants pmu_retire_wants(CPUX86State *env, RetireRow row)
     wanted = pmu_wanted(s, row);
     if (!wanted) {
         /* It may be a PMI of BTS that pmu_retire_sync() takes. */
-        return branch_bts_interrupts(&env_archcpu(env)->branch) ?
+        return perfmon_event(env, PERFMON_MAY_INTERRUPT) ?
                RETIRE_WANT_COUNT : 0;
     }
     if (wanted & PMU_MISPREDICTED) {
@@ -172,30 +169,12 @@ static void pmu_retire_count(CPUX86State *env, RetireRow row,
     }
 }
 
-void pmu_cpu_peek(CPUX86State *env, PmuState *s, const PmuConfig *config)
-{
-    *s = *pmu_state(env);
-    pmu_settle(s, config);
-}
-
-static void deliver_pmi(CPUState *cs, run_on_cpu_data masks)
-{
-    apic_deliver_pmi(X86_CPU(cs)->apic_state, masks.host_int);
-}
-
 static void signal_pmi(CPUX86State *env)
 {
     X86CPU *cpu = env_archcpu(env);
-    CPUState *cs = CPU(cpu);
-    run_on_cpu_data masks;
 
-    trace_pmu_pmi(cs->cpu_index, env->eip, cpu->pmu->global_status);
-    branch_cpu_pmi(env);
-    if (!cpu->apic_state) {
-        return;
-    }
-    masks = RUN_ON_CPU_HOST_INT(pmu_masks_lvtpc(&cpu->pmu_config));
-    retire_deliver(cs, deliver_pmi, masks);
+    trace_pmu_pmi(CPU(cpu)->cpu_index, env->eip, cpu->pmu->global_status);
+    perfmon_signal_pmi(env, pmu_masks_lvtpc(&cpu->pmu_config));
 }
 
 static void store_records(CPUX86State *env, const RetireStory *story)
@@ -211,8 +190,8 @@ static void store_records(CPUX86State *env, const RetireStory *story)
             pmu_pebs_forget(cpu->pmu, &cpu->pmu_config);
         }
     }
-    if (unlikely(cpu->branch_held.valid)) {
-        branch_cpu_release(env);
+    if (unlikely(cpu->perfmon.held)) {
+        perfmon_event(env, PERFMON_RELEASE);
     }
 }
 
@@ -252,42 +231,30 @@ static bool pmu_retire_observe(CPUX86State *env, const RetireStory *story)
     return pmu_retire_sync(env, story);
 }
 
+static void pmu_retire_look(CPUX86State *env)
+{
+    pmu_retire_sync(env, NULL);
+}
+
 const RetireObserver pmu_observer = {
     .wants = pmu_retire_wants,
     .distance = pmu_retire_distance,
     .count = pmu_retire_count,
     .observe = pmu_retire_observe,
+    .look = pmu_retire_look,
 };
-
-void pmu_cpu_bts(CPUX86State *env)
-{
-    retire_cpu_settle(env);
-    pmu_retire_sync(env, NULL);
-    cpu_sync_retire(env);
-    /* Or else what is not wanted any more would be in TBs that follow. */
-    retire_set_budget(env, 0);
-}
-
-void pmu_cpu_interrupt(CPUX86State *env)
-{
-    if (pmu_wanted(pmu_state(env), retire_row(env)) &
-        PMU_BIT(PMU_INTERRUPTS)) {
-        pmu_count(pmu_state(env), retire_row(env), PMU_INTERRUPTS, 1);
-        pmu_retire_sync(env, NULL);
-        cpu_sync_retire(env);
-    }
-}
 
 /*
  * The instruction that has begun to count something here, where nothing has
  * @counted before, counts as those that follow it do.
  */
-static void count_from_here(CPUX86State *env, bool counted)
+static bool count_from_here(CPUX86State *env, bool counted)
 {
-    if (!counted && pmu_wanted(pmu_state(env), RETIRE_OS)) {
-        pmu_retire_observe(env, &(RetireStory) { .row = RETIRE_OS });
-        cpu_sync_retire(env);
+    if (counted || !pmu_wanted(pmu_state(env), RETIRE_OS)) {
+        return false;
     }
+    pmu_retire_observe(env, &(RetireStory) { .row = RETIRE_OS });
+    return true;
 }
 
 /* VIA C3's counter 0 */
@@ -296,43 +263,29 @@ static uint64_t read_tsc(CPUX86State *env)
     return extract64(cpu_get_tsc(env) + env->tsc_offset, 0, PMU_TSC_WIDTH);
 }
 
-uint64_t pmu_cpu_rdmsr(CPUX86State *env, uint32_t msr, uintptr_t ra)
+static PmuAccess read_msr(CPUX86State *env, uint32_t msr, uint64_t *val)
 {
     X86CPU *cpu = env_archcpu(env);
     bool counted = pmu_wanted(cpu->pmu, RETIRE_OS);
-    uint64_t val = 0;
+    PmuAccess access = pmu_rdmsr(cpu->pmu, &cpu->pmu_config, msr, val);
 
-    if (cpu->enable_pmu && !ibs_cpu_rdmsr(env, msr, &val, ra)) {
-        retire_cpu_settle(env);
-        if (pmu_rdmsr(cpu->pmu, &cpu->pmu_config, msr, &val) == PMU_MSR_GP) {
-            raise_exception_err_ra(env, EXCP0D_GPF, 0, ra);
-        }
-        if (msr == MSR_P6_PERFCTR0 && pmu_has_tsc(&cpu->pmu_config)) {
-            val = read_tsc(env);
-        }
-        count_from_here(env, counted);
+    if (msr == MSR_P6_PERFCTR0 && pmu_has_tsc(&cpu->pmu_config)) {
+        *val = read_tsc(env);
     }
-    return val;
+    return count_from_here(env, counted) ? PMU_MSR_SYNC : access;
 }
 
-void pmu_cpu_wrmsr(CPUX86State *env, uint32_t msr, uint64_t val, uintptr_t ra)
+static PmuAccess write_msr(CPUX86State *env, uint32_t msr, uint64_t val)
 {
     X86CPU *cpu = env_archcpu(env);
     PmuState *s = cpu->pmu;
     bool counted = pmu_wanted(s, RETIRE_OS), asked = pmu_asks(&cpu->pmu_config);
+    PmuAccess access;
     uint32_t event;
 
-    if (!cpu->enable_pmu || ibs_cpu_wrmsr(env, msr, val, ra)) {
-        return;
-    }
-    retire_cpu_settle(env);
-    switch (pmu_wrmsr(s, &cpu->pmu_config, msr, val)) {
-    case PMU_MSR_GP:
-        raise_exception_err_ra(env, EXCP0D_GPF, 0, ra);
-    case PMU_MSR_OTHER:
-        return;
-    case PMU_MSR_OK:
-        break;
+    access = pmu_wrmsr(s, &cpu->pmu_config, msr, val);
+    if (access != PMU_MSR_OK) {
+        return access;
     }
     trace_pmu_wrmsr(CPU(cpu)->cpu_index, msr, val);
     if (!asked && pmu_asks(&cpu->pmu_config)) {
@@ -346,61 +299,71 @@ void pmu_cpu_wrmsr(CPUX86State *env, uint32_t msr, uint64_t val, uintptr_t ra)
                       event >> 16);
     }
     count_from_here(env, counted);
-    cpu_sync_retire(env);
+    return PMU_MSR_OK;
 }
 
-uint64_t pmu_cpu_misc_enable(CPUX86State *env, uint64_t val)
+PmuAccess pmu_cpu_msr(CPUX86State *env, uint32_t msr, uint64_t *val,
+                      bool write)
+{
+    return !pmu_state(env) ? PMU_MSR_OTHER :
+           write ? write_msr(env, msr, *val) : read_msr(env, msr, val);
+}
+
+PmuAccess pmu_cpu_rdpmc(CPUX86State *env, uint64_t *val)
 {
     X86CPU *cpu = env_archcpu(env);
 
-    if (!cpu->enable_pmu) {
-        return val;
+    if (!cpu->pmu) {
+        return PMU_MSR_OTHER;
     }
-    val &= ~(uint64_t)PMU_MISC_ENABLE;
-    return val | (pmu_misc_enable(&cpu->pmu_config) &
-                  (cpu->branch_config.ds ? ~(uint64_t)PMU_MISC_NO_BTS :
-                   UINT64_MAX));
-}
-
-bool pmu_cpu_rdpmc(CPUX86State *env, uintptr_t ra)
-{
-    X86CPU *cpu = env_archcpu(env);
-    uint64_t val;
-
-    if (!cpu->enable_pmu) {
-        return false;
-    }
-    retire_cpu_settle(env);
-    if (!pmu_rdpmc(cpu->pmu, &cpu->pmu_config, env->regs[R_ECX], &val)) {
-        raise_exception_ra(env, EXCP0D_GPF, ra);
+    if (!pmu_rdpmc(cpu->pmu, &cpu->pmu_config, env->regs[R_ECX], val)) {
+        return PMU_MSR_GP;
     }
     if (!env->regs[R_ECX] && pmu_has_tsc(&cpu->pmu_config)) {
-        val = read_tsc(env);
+        *val = read_tsc(env);
     }
-    cpu_svm_check_intercept_param(env, SVM_EXIT_RDPMC, 0, ra);
-    env->regs[R_EAX] = (uint32_t)val;
-    env->regs[R_EDX] = val >> 32;
-    return true;
+    return PMU_MSR_OK;
 }
 
-void pmu_cpu_smi(CPUX86State *env)
+bool pmu_cpu_event(CPUX86State *env, PerfmonEvent event)
 {
     X86CPU *cpu = env_archcpu(env);
+    PmuState *s = cpu->pmu;
+    RetireRow row = retire_row(env);
 
-    if (cpu->enable_pmu) {
-        cpu->ibs_cs_base = env->smbase;
-        branch_cpu_smi(env, cpu->pmu->debugctl & PMU_FREEZE_WHILE_SMM);
-        pmu_smi(cpu->pmu, &cpu->pmu_config);
+    if (!s) {
+        return false;
     }
-}
-
-void pmu_cpu_rsm(CPUX86State *env)
-{
-    X86CPU *cpu = env_archcpu(env);
-
-    if (cpu->enable_pmu) {
-        retire_cpu_settle(env);
-        pmu_rsm(cpu->pmu, &cpu->pmu_config);
-        branch_cpu_rsm(env);
+    switch (event) {
+    case PERFMON_RESET:
+        pmu_reset(s, &cpu->pmu_config);
+        return true;
+    case PERFMON_PRE_LOAD:
+        pmu_cpu_pre_load(cpu);
+        return false;
+    case PERFMON_UNREALIZE:
+        g_clear_pointer(&cpu->pmu_config.netburst, g_free);
+        g_clear_pointer(&cpu->pmu, g_free);
+        return false;
+    case PERFMON_SMI:
+        pmu_smi(s, &cpu->pmu_config);
+        return false;
+    case PERFMON_RSM:
+        pmu_rsm(s, &cpu->pmu_config);
+        return false;
+    case PERFMON_INTERRUPT:
+        if (!(pmu_wanted(s, row) & PMU_BIT(PMU_INTERRUPTS))) {
+            return false;
+        }
+        pmu_count(s, row, PMU_INTERRUPTS, 1);
+        pmu_retire_sync(env, NULL);
+        return true;
+    case PERFMON_ASKS:
+        return pmu_asks(&cpu->pmu_config);
+    case PERFMON_PEBS_NEAR:
+    case PERFMON_PEBS_NEAR_USR:
+        return pmu_pebs_near(s, event - PERFMON_PEBS_NEAR);
+    default:
+        return false;
     }
 }

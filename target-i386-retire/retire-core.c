@@ -3,7 +3,6 @@
 
 #include "qemu/osdep.h"
 #include "qemu/log.h"
-#include "qemu/main-loop.h"
 #include "qemu/units.h"
 #include "retire.h"
 #include "decode-retire.h"
@@ -275,9 +274,25 @@ void retire_one(CPUX86State *env)
     }
 }
 
+static void have_all_look(CPUX86State *env)
+{
+    retire_cpu_settle(env);
+    for (int i = 0; i < RETIRE_MAX_OBSERVERS; i++) {
+        const RetireObserver *o = retire_observer(env_archcpu(env), i);
+
+        if (o && o->look) {
+            o->look(env);
+        }
+    }
+    cpu_sync_retire(env);
+    /* Or else what is not wanted any more would be in TBs that follow. */
+    retire_set_budget(env, 0);
+}
+
 void retire_delivered(CPUX86State *env, RetireRow row, uint64_t ip, int vector)
 {
     X86CPU *cpu = env_archcpu(env);
+    bool look = false;
 
     if (retire_models_ops) {
         retire_models_ops->delivered(env, ip);
@@ -295,8 +310,11 @@ void retire_delivered(CPUX86State *env, RetireRow row, uint64_t ip, int vector)
         const RetireObserver *o = retire_observer(cpu, i);
 
         if (o && o->delivered) {
-            o->delivered(env, row, ip, vector);
+            look |= o->delivered(env, row, ip, vector);
         }
+    }
+    if (unlikely(look)) {
+        have_all_look(env);
     }
 }
 
@@ -318,19 +336,6 @@ void retire_cpu_exit(CPUX86State *env)
         cs->cflags_next_tb = -1;
     }
 }
-
-#ifndef CONFIG_USER_ONLY
-void retire_deliver(CPUState *cs, run_on_cpu_func func, run_on_cpu_data data)
-{
-    if (icount_enabled()) {
-        /* This may be the middle of a TB; it is done behind it. */
-        async_run_on_cpu(cs, func, data);
-    } else {
-        BQL_LOCK_GUARD();
-        func(cs, data);
-    }
-}
-#endif
 
 void retire_cpu_begin(CPUX86State *env)
 {
@@ -438,9 +443,11 @@ void helper_retire_observe(CPUX86State *env, target_ulong ip, uint32_t desc)
 void helper_retire_taken(CPUX86State *env, target_ulong from, target_ulong to,
                          uint64_t what, uint32_t observed)
 {
-    retire_told(env)->taken->taken(env, from, to,
-                                     what & RETIRE_BRANCH_MISPREDICTED,
-                                     observed);
+    if (unlikely(retire_told(env)->taken->taken(
+                     env, from, to, what & RETIRE_BRANCH_MISPREDICTED)) &&
+        !observed) {
+        have_all_look(env);
+    }
 }
 
 /*

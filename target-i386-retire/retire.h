@@ -5,6 +5,7 @@
 #define I386_RETIRE_H
 
 #include "cpu.h"
+#include "qemu/main-loop.h"
 #include "exec/translation-block.h"
 #include "hw/qdev-properties.h"
 #include "tcg/debug-assert.h"
@@ -35,16 +36,18 @@ typedef struct RetireObserver {
     bool (*observe)(CPUX86State *env, const RetireStory *story);
     /*
      * RETIRE_WANT_TAKEN: effective addresses; EIP need not be that of @to.
-     * What has retired, with the branch, can be reported, unless @observed:
-     * then it is going to be.
+     * Returns whether all have to look(); if it is observed, they will.
      */
-    void (*taken)(CPUX86State *env, uint64_t from, uint64_t to,
-                  bool mispredicted, bool observed);
+    bool (*taken)(CPUX86State *env, uint64_t from, uint64_t to,
+                  bool mispredicted);
     /*
      * An exception or interrupt @vector has been delivered, which came at
-     * effective address @ip in @row.  EIP is that of the handler.
+     * effective address @ip in @row.  EIP is that of the handler.  Returns
+     * whether all have to look(), or this one wants something else.
      */
-    void (*delivered)(CPUX86State *env, RetireRow row, uint64_t ip, int vector);
+    bool (*delivered)(CPUX86State *env, RetireRow row, uint64_t ip, int vector);
+    /* All that has retired has been reported; what is wanted may change. */
+    void (*look)(CPUX86State *env);
     /* RetireDistance.pending: the instruction at EIP is next; the same. */
     void (*begin)(CPUX86State *env);
     /*
@@ -272,7 +275,17 @@ static inline uint64_t retire_linear(uint64_t ip, uint32_t cs_base)
  * What has retired interrupts: have @func deliver it to @cs, whose thread this
  * is, with the BQL.
  */
-void retire_deliver(CPUState *cs, run_on_cpu_func func, run_on_cpu_data data);
+static inline void retire_deliver(CPUState *cs, run_on_cpu_func func,
+                                  run_on_cpu_data data)
+{
+    if (icount_enabled()) {
+        /* This may be the middle of a TB; it is done behind it. */
+        async_run_on_cpu(cs, func, data);
+    } else {
+        BQL_LOCK_GUARD();
+        func(cs, data);
+    }
+}
 #endif
 
 /* A TB with @flags is left at the instruction whose insn_start has @data. */

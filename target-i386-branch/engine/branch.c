@@ -318,18 +318,18 @@ void branch_init(BranchState *s)
 }
 
 /* Find @msr; *@index is that of the record, where it is one's. */
-static BranchAccess find_msr(const BranchState *s, const BranchConfig *config,
+static PmuAccess find_msr(const BranchState *s, const BranchConfig *config,
                              uint32_t msr, BranchReg *reg, unsigned *index)
 {
-    BranchAccess absent = BRANCH_MSR_OTHER;
+    PmuAccess absent = PMU_MSR_OTHER;
 
     for (unsigned i = 0; i < ARRAY_SIZE(msrs); i++) {
         if (msr < msrs[i].first || msr > msrs[i].last) {
             continue;
         }
         if (!(msrs[i].has & branch_has(config))) {
-            absent = config->pmu && !msrs[i].tolerant ? BRANCH_MSR_GP :
-                     BRANCH_MSR_OTHER;
+            absent = config->pmu && !msrs[i].tolerant ? PMU_MSR_GP :
+                     PMU_MSR_OTHER;
             continue;
         }
         *reg = msrs[i].reg;
@@ -343,23 +343,23 @@ static BranchAccess find_msr(const BranchState *s, const BranchConfig *config,
         case REG_FROM:
         case REG_TO:
         case REG_INFO:
-            return *index < depth(s, config) ? BRANCH_MSR_OK : BRANCH_MSR_GP;
+            return *index < depth(s, config) ? PMU_MSR_OK : PMU_MSR_GP;
         default:
-            return BRANCH_MSR_OK;
+            return PMU_MSR_OK;
         }
     }
     return absent;
 }
 
-BranchAccess branch_rdmsr(const BranchState *s, const BranchConfig *config,
+PmuAccess branch_rdmsr(const BranchState *s, const BranchConfig *config,
                           const BranchRing *ring, uint32_t msr, uint64_t *val)
 {
     unsigned index;
     BranchReg reg;
-    BranchAccess access = find_msr(s, config, msr, &reg, &index);
+    PmuAccess access = find_msr(s, config, msr, &reg, &index);
     BranchEntry e, last = branch_last(config, ring);
 
-    if (access != BRANCH_MSR_OK) {
+    if (access != PMU_MSR_OK) {
         return access;
     }
     e = get_entry(config, ring, place(config, ring, index));
@@ -413,7 +413,7 @@ BranchAccess branch_rdmsr(const BranchState *s, const BranchConfig *config,
         *val = s->ds_area;
         break;
     }
-    return BRANCH_MSR_OK;
+    return PMU_MSR_OK;
 }
 
 /* Whether @val can be written; AMD's ignore bits that they have not. */
@@ -460,18 +460,18 @@ static void write_entry(const BranchConfig *config, BranchRing *ring,
     set_entry(ring, i, &e);
 }
 
-BranchAccess branch_wrmsr(BranchState *s, const BranchConfig *config,
+PmuAccess branch_wrmsr(BranchState *s, const BranchConfig *config,
                           BranchRing *ring, uint32_t msr, uint64_t val)
 {
     unsigned index;
     BranchReg reg;
-    BranchAccess access = find_msr(s, config, msr, &reg, &index);
+    PmuAccess access = find_msr(s, config, msr, &reg, &index);
 
-    if (access != BRANCH_MSR_OK) {
+    if (access != PMU_MSR_OK) {
         return access;
     }
     if (!writable(config, reg, val)) {
-        return BRANCH_MSR_GP;
+        return PMU_MSR_GP;
     }
     switch (reg) {
     case REG_DEBUGCTL:
@@ -512,7 +512,7 @@ BranchAccess branch_wrmsr(BranchState *s, const BranchConfig *config,
         write_entry(config, ring, index, reg, val);
         break;
     }
-    return BRANCH_MSR_OK;
+    return PMU_MSR_OK;
 }
 
 /*

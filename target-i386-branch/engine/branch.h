@@ -13,8 +13,7 @@
 #ifndef BRANCH_H
 #define BRANCH_H
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "perfmon/engine/perfmon.h"
 
 #define BRANCH_NR   32      /* places in a ring */
 
@@ -88,12 +87,6 @@ static inline void branch_pop(BranchRing *ring)
     ring->class[(uint8_t)(ring->top - ring->span) / 8] = BRANCH_NONE;
 }
 
-typedef enum BranchVendor {
-    BRANCH_VENDOR_OTHER,
-    BRANCH_VENDOR_INTEL,
-    BRANCH_VENDOR_AMD,      /* and Hygon */
-} BranchVendor;
-
 /* A row of the table of processors; what is in it is the engine's. */
 typedef struct BranchFlavour BranchFlavour;
 
@@ -159,7 +152,7 @@ typedef struct BranchState {
  * The processor; NULL if it has not even single step on branches.  @family and
  * @model are those of CPUID.1:EAX with the extended fields added.
  */
-const BranchFlavour *branch_flavour(BranchVendor vendor, unsigned family,
+const BranchFlavour *branch_flavour(PmuVendor vendor, unsigned family,
                                     unsigned model);
 
 /* What to call it, for people: "Skylake". */
@@ -189,25 +182,19 @@ void branch_reset(BranchState *s, const BranchConfig *config,
 void branch_init(BranchState *s);
 
 /*
- * The MSRs.  RDMSR sets *@val only if it returns BRANCH_MSR_OK.  With
- * BRANCH_MSR_GP nothing has changed.  BRANCH_MSR_OTHER: it belongs to somebody
+ * The MSRs.  RDMSR sets *@val only if it returns PMU_MSR_OK.  With
+ * PMU_MSR_GP nothing has changed.  PMU_MSR_OTHER: it belongs to somebody
  * else.
  *
  * IA32_DEBUGCTL is not only ours: RDMSR has our bits, to which the caller adds
- * those of others; and a WRMSR which is BRANCH_MSR_OK has none that is nobody's
+ * those of others; and a WRMSR which is PMU_MSR_OK has none that is nobody's
  * and has to be refused, so the others may take from it what is theirs.
  *
  * Behind a WRMSR, branch_wants() is to be asked again.
  */
-typedef enum BranchAccess {
-    BRANCH_MSR_OTHER,
-    BRANCH_MSR_OK,
-    BRANCH_MSR_GP,
-} BranchAccess;
-
-BranchAccess branch_rdmsr(const BranchState *s, const BranchConfig *config,
+PmuAccess branch_rdmsr(const BranchState *s, const BranchConfig *config,
                           const BranchRing *ring, uint32_t msr, uint64_t *val);
-BranchAccess branch_wrmsr(BranchState *s, const BranchConfig *config,
+PmuAccess branch_wrmsr(BranchState *s, const BranchConfig *config,
                           BranchRing *ring, uint32_t msr, uint64_t val);
 
 /*
@@ -263,7 +250,7 @@ typedef struct BranchSource {
 
 /* A branch of which PEBS may have a record, which comes before that of BTS */
 typedef struct BranchHeld {
-    bool valid, predicted;
+    bool predicted;
     uint64_t from, to;
 } BranchHeld;
 

@@ -7,7 +7,7 @@
 #define BTS_H
 
 #include "branch.h"
-#include "ds.h"
+#include "perfmon/engine/ds.h"
 
 /* The debug store area with DTES64; without, all is half that size. */
 #define BTS_BASE        0

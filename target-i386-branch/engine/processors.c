@@ -91,80 +91,80 @@ static const BranchFlavour
  * 9DH.  AMD's are those of Linux' arch/x86/kernel/cpu/amd.c.
  */
 static const struct {
-    BranchVendor vendor;
+    PmuVendor vendor;
     uint8_t first_family, last_family, first_model, last_model;
     const BranchFlavour *flavour;
 } processors[] = {
-    { BRANCH_VENDOR_INTEL, 6, 6, 0x09, 0x09, &pentium_m },
-    { BRANCH_VENDOR_INTEL, 6, 6, 0x0d, 0x0d, &pentium_m },
-    { BRANCH_VENDOR_INTEL, 6, 6, 0x00, 0x0c, &p6 },
-    { BRANCH_VENDOR_INTEL, 6, 6, 0x0e, 0x0e, &core_duo },
-    { BRANCH_VENDOR_INTEL, 6, 6, 0x0f, 0x0f, &core2 },
-    { BRANCH_VENDOR_INTEL, 6, 6, 0x16, 0x17, &core2 },
-    { BRANCH_VENDOR_INTEL, 6, 6, 0x1d, 0x1d, &core2 },
-    { BRANCH_VENDOR_INTEL, 6, 6, 0x1c, 0x1c, &bonnell },
-    { BRANCH_VENDOR_INTEL, 6, 6, 0x26, 0x27, &bonnell },
-    { BRANCH_VENDOR_INTEL, 6, 6, 0x35, 0x36, &bonnell },
-    { BRANCH_VENDOR_INTEL, 6, 6, 0x1a, 0x1a, &nehalem },
-    { BRANCH_VENDOR_INTEL, 6, 6, 0x1e, 0x1f, &nehalem },
-    { BRANCH_VENDOR_INTEL, 6, 6, 0x2e, 0x2e, &nehalem },
-    { BRANCH_VENDOR_INTEL, 6, 6, 0x25, 0x25, &nehalem },    /* Westmere */
-    { BRANCH_VENDOR_INTEL, 6, 6, 0x2c, 0x2c, &nehalem },
-    { BRANCH_VENDOR_INTEL, 6, 6, 0x2f, 0x2f, &nehalem },
-    { BRANCH_VENDOR_INTEL, 6, 6, 0x2a, 0x2a, &sandy_bridge },
-    { BRANCH_VENDOR_INTEL, 6, 6, 0x2d, 0x2d, &sandy_bridge },
-    { BRANCH_VENDOR_INTEL, 6, 6, 0x3a, 0x3a, &sandy_bridge },   /* Ivy Bridge */
-    { BRANCH_VENDOR_INTEL, 6, 6, 0x3e, 0x3e, &sandy_bridge },
-    { BRANCH_VENDOR_INTEL, 6, 6, 0x3c, 0x3d, &haswell },    /* and Broadwell */
-    { BRANCH_VENDOR_INTEL, 6, 6, 0x3f, 0x3f, &haswell },
-    { BRANCH_VENDOR_INTEL, 6, 6, 0x45, 0x47, &haswell },
-    { BRANCH_VENDOR_INTEL, 6, 6, 0x4f, 0x4f, &haswell },
-    { BRANCH_VENDOR_INTEL, 6, 6, 0x56, 0x56, &haswell },
-    { BRANCH_VENDOR_INTEL, 6, 6, 0x4e, 0x4e, &skylake },
-    { BRANCH_VENDOR_INTEL, 6, 6, 0x5e, 0x5e, &skylake },
-    { BRANCH_VENDOR_INTEL, 6, 6, 0x55, 0x55, &skylake },
-    { BRANCH_VENDOR_INTEL, 6, 6, 0x8e, 0x8e, &skylake },    /* Kaby Lake */
-    { BRANCH_VENDOR_INTEL, 6, 6, 0x9e, 0x9e, &skylake },
-    { BRANCH_VENDOR_INTEL, 6, 6, 0xa5, 0xa6, &skylake },    /* Comet Lake */
-    { BRANCH_VENDOR_INTEL, 6, 6, 0x66, 0x66, &skylake },    /* Cannon Lake */
-    { BRANCH_VENDOR_INTEL, 6, 6, 0x6a, 0x6a, &skylake },    /* Ice Lake */
-    { BRANCH_VENDOR_INTEL, 6, 6, 0x6c, 0x6c, &skylake },
-    { BRANCH_VENDOR_INTEL, 6, 6, 0x7d, 0x7e, &skylake },
-    { BRANCH_VENDOR_INTEL, 6, 6, 0x9d, 0x9d, &skylake },
-    { BRANCH_VENDOR_INTEL, 6, 6, 0x8c, 0x8d, &skylake },    /* Tiger Lake */
-    { BRANCH_VENDOR_INTEL, 6, 6, 0xa7, 0xa7, &skylake },    /* Rocket Lake */
-    { BRANCH_VENDOR_INTEL, 6, 6, 0x37, 0x37, &silvermont },
-    { BRANCH_VENDOR_INTEL, 6, 6, 0x4a, 0x4a, &silvermont },
-    { BRANCH_VENDOR_INTEL, 6, 6, 0x4c, 0x4d, &silvermont },
-    { BRANCH_VENDOR_INTEL, 6, 6, 0x5a, 0x5a, &silvermont },
-    { BRANCH_VENDOR_INTEL, 6, 6, 0x5d, 0x5d, &silvermont },
-    { BRANCH_VENDOR_INTEL, 6, 6, 0x75, 0x75, &silvermont },     /* Airmont */
-    { BRANCH_VENDOR_INTEL, 6, 6, 0x57, 0x57, &knights },
-    { BRANCH_VENDOR_INTEL, 6, 6, 0x85, 0x85, &knights },    /* Knights Mill */
-    { BRANCH_VENDOR_INTEL, 6, 6, 0x5c, 0x5c, &goldmont },
-    { BRANCH_VENDOR_INTEL, 6, 6, 0x5f, 0x5f, &goldmont },
-    { BRANCH_VENDOR_INTEL, 6, 6, 0x7a, 0x7a, &goldmont_plus },
-    { BRANCH_VENDOR_INTEL, 6, 6, 0x86, 0x86, &goldmont_plus },  /* Tremont */
-    { BRANCH_VENDOR_INTEL, 6, 6, 0x8a, 0x8a, &goldmont_plus },  /* Lakefield */
-    { BRANCH_VENDOR_INTEL, 6, 6, 0x96, 0x96, &goldmont_plus },
-    { BRANCH_VENDOR_INTEL, 6, 6, 0x9c, 0x9c, &goldmont_plus },
-    { BRANCH_VENDOR_INTEL, 6, 6, 0xaf, 0xaf, &gracemont },      /* Crestmont */
-    { BRANCH_VENDOR_INTEL, 6, 6, 0xb6, 0xb6, &gracemont },
-    { BRANCH_VENDOR_INTEL, 6, 6, 0xbe, 0xbe, &gracemont },
-    { BRANCH_VENDOR_INTEL, 6, 6, 0xdd, 0xdd, &gracemont },      /* Darkmont */
+    { PMU_VENDOR_INTEL, 6, 6, 0x09, 0x09, &pentium_m },
+    { PMU_VENDOR_INTEL, 6, 6, 0x0d, 0x0d, &pentium_m },
+    { PMU_VENDOR_INTEL, 6, 6, 0x00, 0x0c, &p6 },
+    { PMU_VENDOR_INTEL, 6, 6, 0x0e, 0x0e, &core_duo },
+    { PMU_VENDOR_INTEL, 6, 6, 0x0f, 0x0f, &core2 },
+    { PMU_VENDOR_INTEL, 6, 6, 0x16, 0x17, &core2 },
+    { PMU_VENDOR_INTEL, 6, 6, 0x1d, 0x1d, &core2 },
+    { PMU_VENDOR_INTEL, 6, 6, 0x1c, 0x1c, &bonnell },
+    { PMU_VENDOR_INTEL, 6, 6, 0x26, 0x27, &bonnell },
+    { PMU_VENDOR_INTEL, 6, 6, 0x35, 0x36, &bonnell },
+    { PMU_VENDOR_INTEL, 6, 6, 0x1a, 0x1a, &nehalem },
+    { PMU_VENDOR_INTEL, 6, 6, 0x1e, 0x1f, &nehalem },
+    { PMU_VENDOR_INTEL, 6, 6, 0x2e, 0x2e, &nehalem },
+    { PMU_VENDOR_INTEL, 6, 6, 0x25, 0x25, &nehalem },    /* Westmere */
+    { PMU_VENDOR_INTEL, 6, 6, 0x2c, 0x2c, &nehalem },
+    { PMU_VENDOR_INTEL, 6, 6, 0x2f, 0x2f, &nehalem },
+    { PMU_VENDOR_INTEL, 6, 6, 0x2a, 0x2a, &sandy_bridge },
+    { PMU_VENDOR_INTEL, 6, 6, 0x2d, 0x2d, &sandy_bridge },
+    { PMU_VENDOR_INTEL, 6, 6, 0x3a, 0x3a, &sandy_bridge },   /* Ivy Bridge */
+    { PMU_VENDOR_INTEL, 6, 6, 0x3e, 0x3e, &sandy_bridge },
+    { PMU_VENDOR_INTEL, 6, 6, 0x3c, 0x3d, &haswell },    /* and Broadwell */
+    { PMU_VENDOR_INTEL, 6, 6, 0x3f, 0x3f, &haswell },
+    { PMU_VENDOR_INTEL, 6, 6, 0x45, 0x47, &haswell },
+    { PMU_VENDOR_INTEL, 6, 6, 0x4f, 0x4f, &haswell },
+    { PMU_VENDOR_INTEL, 6, 6, 0x56, 0x56, &haswell },
+    { PMU_VENDOR_INTEL, 6, 6, 0x4e, 0x4e, &skylake },
+    { PMU_VENDOR_INTEL, 6, 6, 0x5e, 0x5e, &skylake },
+    { PMU_VENDOR_INTEL, 6, 6, 0x55, 0x55, &skylake },
+    { PMU_VENDOR_INTEL, 6, 6, 0x8e, 0x8e, &skylake },    /* Kaby Lake */
+    { PMU_VENDOR_INTEL, 6, 6, 0x9e, 0x9e, &skylake },
+    { PMU_VENDOR_INTEL, 6, 6, 0xa5, 0xa6, &skylake },    /* Comet Lake */
+    { PMU_VENDOR_INTEL, 6, 6, 0x66, 0x66, &skylake },    /* Cannon Lake */
+    { PMU_VENDOR_INTEL, 6, 6, 0x6a, 0x6a, &skylake },    /* Ice Lake */
+    { PMU_VENDOR_INTEL, 6, 6, 0x6c, 0x6c, &skylake },
+    { PMU_VENDOR_INTEL, 6, 6, 0x7d, 0x7e, &skylake },
+    { PMU_VENDOR_INTEL, 6, 6, 0x9d, 0x9d, &skylake },
+    { PMU_VENDOR_INTEL, 6, 6, 0x8c, 0x8d, &skylake },    /* Tiger Lake */
+    { PMU_VENDOR_INTEL, 6, 6, 0xa7, 0xa7, &skylake },    /* Rocket Lake */
+    { PMU_VENDOR_INTEL, 6, 6, 0x37, 0x37, &silvermont },
+    { PMU_VENDOR_INTEL, 6, 6, 0x4a, 0x4a, &silvermont },
+    { PMU_VENDOR_INTEL, 6, 6, 0x4c, 0x4d, &silvermont },
+    { PMU_VENDOR_INTEL, 6, 6, 0x5a, 0x5a, &silvermont },
+    { PMU_VENDOR_INTEL, 6, 6, 0x5d, 0x5d, &silvermont },
+    { PMU_VENDOR_INTEL, 6, 6, 0x75, 0x75, &silvermont },     /* Airmont */
+    { PMU_VENDOR_INTEL, 6, 6, 0x57, 0x57, &knights },
+    { PMU_VENDOR_INTEL, 6, 6, 0x85, 0x85, &knights },    /* Knights Mill */
+    { PMU_VENDOR_INTEL, 6, 6, 0x5c, 0x5c, &goldmont },
+    { PMU_VENDOR_INTEL, 6, 6, 0x5f, 0x5f, &goldmont },
+    { PMU_VENDOR_INTEL, 6, 6, 0x7a, 0x7a, &goldmont_plus },
+    { PMU_VENDOR_INTEL, 6, 6, 0x86, 0x86, &goldmont_plus },  /* Tremont */
+    { PMU_VENDOR_INTEL, 6, 6, 0x8a, 0x8a, &goldmont_plus },  /* Lakefield */
+    { PMU_VENDOR_INTEL, 6, 6, 0x96, 0x96, &goldmont_plus },
+    { PMU_VENDOR_INTEL, 6, 6, 0x9c, 0x9c, &goldmont_plus },
+    { PMU_VENDOR_INTEL, 6, 6, 0xaf, 0xaf, &gracemont },      /* Crestmont */
+    { PMU_VENDOR_INTEL, 6, 6, 0xb6, 0xb6, &gracemont },
+    { PMU_VENDOR_INTEL, 6, 6, 0xbe, 0xbe, &gracemont },
+    { PMU_VENDOR_INTEL, 6, 6, 0xdd, 0xdd, &gracemont },      /* Darkmont */
     /* What came later is architectural; so is Golden Cove. */
-    { BRANCH_VENDOR_INTEL, 6, 6, 0x10, 0xff, &architectural },
-    { BRANCH_VENDOR_INTEL, 0x12, 0x13, 0x00, 0xff, &architectural },
-    { BRANCH_VENDOR_AMD, 0x19, 0x19, 0x10, 0x1f, &zen4 },
-    { BRANCH_VENDOR_AMD, 0x19, 0x19, 0x60, 0xaf, &zen4 },
-    { BRANCH_VENDOR_AMD, 0x1a, 0x1a, 0x00, 0xff, &zen4 },   /* Zen 5 */
-    { BRANCH_VENDOR_AMD, 0x06, 0xff, 0x00, 0xff, &k7 },
+    { PMU_VENDOR_INTEL, 6, 6, 0x10, 0xff, &architectural },
+    { PMU_VENDOR_INTEL, 0x12, 0x13, 0x00, 0xff, &architectural },
+    { PMU_VENDOR_AMD, 0x19, 0x19, 0x10, 0x1f, &zen4 },
+    { PMU_VENDOR_AMD, 0x19, 0x19, 0x60, 0xaf, &zen4 },
+    { PMU_VENDOR_AMD, 0x1a, 0x1a, 0x00, 0xff, &zen4 },   /* Zen 5 */
+    { PMU_VENDOR_AMD, 0x06, 0xff, 0x00, 0xff, &k7 },
     /* Pentium 4, and processors that we do not know */
-    { BRANCH_VENDOR_INTEL, 0x0f, 0x0f, 0x00, 0xff, &nothing },
-    { BRANCH_VENDOR_OTHER, 0x06, 0xff, 0x00, 0xff, &nothing },
+    { PMU_VENDOR_INTEL, 0x0f, 0x0f, 0x00, 0xff, &nothing },
+    { PMU_VENDOR_OTHER, 0x06, 0xff, 0x00, 0xff, &nothing },
 };
 
-const BranchFlavour *branch_flavour(BranchVendor vendor, unsigned family,
+const BranchFlavour *branch_flavour(PmuVendor vendor, unsigned family,
                                     unsigned model)
 {
     for (unsigned i = 0; i < ARRAY_SIZE(processors); i++) {

@@ -197,16 +197,16 @@ static uint64_t register_mask(const IbsConfig *config, unsigned reg)
     return mask;
 }
 
-IbsMsrResult ibs_rdmsr(const IbsState *s, const IbsConfig *config, uint32_t msr,
+PmuAccess ibs_rdmsr(const IbsState *s, const IbsConfig *config, uint32_t msr,
                        uint64_t *val)
 {
     uint32_t reg = msr - IBS_MSR_FIRST;
 
     if (reg >= IBS_NR_REGISTERS) {
-        return IBS_MSR_OTHER;
+        return PMU_MSR_OTHER;
     }
     if (!has_register(config, reg)) {
-        return IBS_MSR_GP;
+        return PMU_MSR_GP;
     }
     *val = s->reg[reg];
     if (reg == IBS_CONTROL) {
@@ -216,7 +216,7 @@ IbsMsrResult ibs_rdmsr(const IbsState *s, const IbsConfig *config, uint32_t msr,
     } else if (reg == IBS_OP_CTL && (config->caps & IBS_CAP_RD_WR_OP_CNT)) {
         *val |= (uint64_t)s->op_count << IBS_OP_CNT_SHIFT;
     }
-    return IBS_MSR_OK;
+    return PMU_MSR_OK;
 }
 
 /* Whether a counter runs, unless its end is 0. */
@@ -258,17 +258,17 @@ static void write_op_count(IbsState *s, const IbsConfig *config, uint64_t old,
     s->started |= on ? IBS_OP : 0;
 }
 
-IbsMsrResult ibs_wrmsr(IbsState *s, const IbsConfig *config, uint32_t msr,
+PmuAccess ibs_wrmsr(IbsState *s, const IbsConfig *config, uint32_t msr,
                        uint64_t val)
 {
     uint32_t reg = msr - IBS_MSR_FIRST;
     uint64_t old;
 
     if (reg >= IBS_NR_REGISTERS) {
-        return IBS_MSR_OTHER;
+        return PMU_MSR_OTHER;
     }
     if (!has_register(config, reg)) {
-        return IBS_MSR_GP;
+        return PMU_MSR_GP;
     }
     old = s->reg[reg];
     s->reg[reg] = val & register_mask(config, reg);
@@ -277,7 +277,7 @@ IbsMsrResult ibs_wrmsr(IbsState *s, const IbsConfig *config, uint32_t msr,
     } else if (reg == IBS_OP_CTL) {
         write_op_count(s, config, old, val);
     }
-    return IBS_MSR_OK;
+    return PMU_MSR_OK;
 }
 
 /*

@@ -13,6 +13,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include "perfmon/engine/perfmon.h"
 #include "retire/engine/retire.h"
 
 #define IBS_CAP_FFV             (1u << 0)
@@ -138,10 +139,6 @@ typedef struct IbsInsn {
     RetireTlbResult fetch_tlb;  /* and that is what ITLB has had. */
 } IbsInsn;
 
-typedef enum IbsMsrResult {
-    IBS_MSR_OTHER, IBS_MSR_OK, IBS_MSR_GP
-} IbsMsrResult;
-
 /* Samples that are due, and what is enabled */
 #define IBS_FETCH   1u
 #define IBS_OP      2u
@@ -152,9 +149,9 @@ bool ibs_config_init(IbsConfig *config, unsigned family, unsigned model);
 void ibs_reset(IbsState *s);
 void ibs_init(IbsState *s);
 
-IbsMsrResult ibs_rdmsr(const IbsState *s, const IbsConfig *config, uint32_t msr,
+PmuAccess ibs_rdmsr(const IbsState *s, const IbsConfig *config, uint32_t msr,
                        uint64_t *val);
-IbsMsrResult ibs_wrmsr(IbsState *s, const IbsConfig *config, uint32_t msr,
+PmuAccess ibs_wrmsr(IbsState *s, const IbsConfig *config, uint32_t msr,
                        uint64_t val);
 
 /*

@@ -6,7 +6,7 @@
 #ifndef PEBS_H
 #define PEBS_H
 
-#include "branch/engine/ds.h"
+#include "perfmon/engine/ds.h"
 #include "pmu.h"
 
 /* The debug store area: PEBS's fields, and the reset value of each counter */

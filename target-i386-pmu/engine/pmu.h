@@ -14,9 +14,8 @@
 #ifndef PMU_H
 #define PMU_H
 
-#include <stdbool.h>
-#include <stdint.h>
 #include "counted.h"
+#include "perfmon/engine/perfmon.h"
 
 #define PMU_MAX_GP          8   /* general-purpose counters */
 #define PMU_MAX_FIXED       3   /* fixed-function counters */
@@ -26,15 +25,6 @@
 
 /* Number of a fixed-function counter in PmuState.value and .counter. */
 #define PMU_FIXED(i)        (PMU_MAX_GP + (i))
-
-typedef enum PmuVendor {
-    PMU_VENDOR_OTHER,       /* no PMU */
-    PMU_VENDOR_INTEL,
-    PMU_VENDOR_AMD,         /* and Hygon */
-    PMU_VENDOR_CYRIX,
-    PMU_VENDOR_CENTAUR,     /* and Zhaoxin */
-    PMU_VENDOR_SHANGHAI,    /* Zhaoxin */
-} PmuVendor;
 
 /* A row of the table of PMUs that there are; what is in it is the engine's. */
 typedef struct PmuFlavour PmuFlavour;
@@ -84,15 +74,7 @@ typedef struct PmuConfig {
 #define PMU_CAP_FREEZE_WHILE_SMM    (1u << 12)
 #define PMU_CAP_FULL_WIDTH_WRITE    (1u << 13)
 #define PMU_CAP_PEBS_BASELINE       (1u << 14)
-/* All that is about PEBS, which is there if the first two of them are. */
-#define PMU_CAP_PEBS                0x4fc0u
-
-#define PMU_STATUS_LBR_FRZ          (1ull << 58)    /* of GLOBAL_STATUS */
-
-/* Bits of IA32_DEBUGCTL (SDM 17.4.1), AMD's DbgCtl, that can be set. */
-#define PMU_FREEZE_LBRS_ON_PMI      (1u << 11)
-#define PMU_FREEZE_PERFMON_ON_PMI   (1u << 12)
-#define PMU_FREEZE_WHILE_SMM        (1u << 14)
+/* PEBS is there if the first two are; all about it is PMU_CAP_PEBS. */
 
 /* A property that has a wrong value. */
 typedef struct PmuRange {
@@ -163,7 +145,11 @@ typedef struct PmuState {
     bool data[RETIRE_NR_ROWS];             /* see pmu_wants_data() */
     bool tags[RETIRE_NR_ROWS];             /* see pmu_tags() */
     bool memory_interrupts;     /* a counter of memory accesses, or FP, does */
-    bool pmi;                           /* not taken by pmu_sync() yet */
+    /*
+     * Not taken by pmu_sync() yet.  BTS sets it at its threshold: that PMI
+     * freezes what an overflow's does (SDM 17.4.7).
+     */
+    bool pmi;
     uint64_t pebs_due;                  /* of pebs_armed, whose event came */
     /*
      * Counted, but not in value[] yet.  So many instructions may be counted
@@ -265,12 +251,6 @@ void pmu_reset(PmuState *s, const PmuConfig *config);
  * Behind a WRMSR, and an RDMSR of APERF or MPERF, pmu_wanted(), pmu_distance()
  * and pmu_take_unknown() are to be asked again.
  */
-typedef enum PmuAccess {
-    PMU_MSR_OTHER,
-    PMU_MSR_OK,
-    PMU_MSR_GP,
-} PmuAccess;
-
 PmuAccess pmu_rdmsr(PmuState *s, const PmuConfig *config, uint32_t msr,
                     uint64_t *val);
 PmuAccess pmu_wrmsr(PmuState *s, const PmuConfig *config, uint32_t msr,
@@ -459,15 +439,6 @@ bool pmu_settle(PmuState *s, const PmuConfig *config);
 static inline bool pmu_sync(PmuState *s, const PmuConfig *config)
 {
     return (pmu_is_near(s) || s->pmi) && pmu_settle(s, config);
-}
-
-/*
- * BTS has reached its threshold: pmu_sync() has a PMI, which freezes what an
- * overflow does (SDM 17.4.7).
- */
-static inline void pmu_raise(PmuState *s)
-{
-    s->pmi = true;
 }
 
 /*

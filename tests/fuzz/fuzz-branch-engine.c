@@ -28,17 +28,17 @@ static BranchRing ring;
 static uint64_t now;
 
 static const struct {
-    BranchVendor vendor;
+    PmuVendor vendor;
     unsigned family, model;
 } cpus[] = {
-    { BRANCH_VENDOR_INTEL, 6, 7 }, { BRANCH_VENDOR_INTEL, 6, 0x0d },
-    { BRANCH_VENDOR_INTEL, 6, 0x0e }, { BRANCH_VENDOR_INTEL, 6, 0x0f },
-    { BRANCH_VENDOR_INTEL, 6, 0x1c }, { BRANCH_VENDOR_INTEL, 6, 0x37 },
-    { BRANCH_VENDOR_INTEL, 6, 0x1a }, { BRANCH_VENDOR_INTEL, 6, 0x3c },
-    { BRANCH_VENDOR_INTEL, 6, 0x5e }, { BRANCH_VENDOR_INTEL, 6, 0x86 },
-    { BRANCH_VENDOR_INTEL, 6, 0x8f }, { BRANCH_VENDOR_AMD, 15, 0x6b },
-    { BRANCH_VENDOR_AMD, 0x19, 0x11 }, { BRANCH_VENDOR_INTEL, 15, 6 },
-    { BRANCH_VENDOR_INTEL, 6, 0x5f },
+    { PMU_VENDOR_INTEL, 6, 7 }, { PMU_VENDOR_INTEL, 6, 0x0d },
+    { PMU_VENDOR_INTEL, 6, 0x0e }, { PMU_VENDOR_INTEL, 6, 0x0f },
+    { PMU_VENDOR_INTEL, 6, 0x1c }, { PMU_VENDOR_INTEL, 6, 0x37 },
+    { PMU_VENDOR_INTEL, 6, 0x1a }, { PMU_VENDOR_INTEL, 6, 0x3c },
+    { PMU_VENDOR_INTEL, 6, 0x5e }, { PMU_VENDOR_INTEL, 6, 0x86 },
+    { PMU_VENDOR_INTEL, 6, 0x8f }, { PMU_VENDOR_AMD, 15, 0x6b },
+    { PMU_VENDOR_AMD, 0x19, 0x11 }, { PMU_VENDOR_INTEL, 15, 6 },
+    { PMU_VENDOR_INTEL, 6, 0x5f },
 };
 
 static const struct {
@@ -140,7 +140,7 @@ static void record_one(uint8_t how)
     BranchEntry newest = { 0 };
 
     has_tos = branch_rdmsr(&state, &config, &ring, TOS, &unused) ==
-              BRANCH_MSR_OK;
+              PMU_MSR_OK;
     now += take(2);
     get_model();
     branch_record(&state, &config, &ring, &branch, frozen, now);
@@ -193,11 +193,11 @@ static void write_msr(uint32_t msr, uint64_t val)
     BranchState old = state;
     BranchRing old_ring = ring;
     Shown before, after;
-    BranchAccess access;
+    PmuAccess access;
 
     show(&before);
     access = branch_wrmsr(&state, &config, &ring, msr, val);
-    if (access != BRANCH_MSR_OK) {
+    if (access != PMU_MSR_OK) {
         if (memcmp(&old, &state, sizeof(old)) ||
             memcmp(&old_ring, &ring, sizeof(ring))) {
             fail("a WRMSR that failed");

@@ -53,7 +53,7 @@ static void write_register(unsigned reg, uint64_t val)
     uint64_t got;
 
     switch (ibs_wrmsr(&state, &config, IBS_MSR_FIRST + reg, val)) {
-    case IBS_MSR_OK:
+    case PMU_MSR_OK:
         got = rd(reg);
         state.started &= take(1);
         if (reg != IBS_CONTROL) {
@@ -63,13 +63,13 @@ static void write_register(unsigned reg, uint64_t val)
             }
         }
         break;
-    case IBS_MSR_GP:
+    case PMU_MSR_GP:
         if (ibs_rdmsr(&state, &config, IBS_MSR_FIRST + reg, &got) !=
-            IBS_MSR_GP) {
+            PMU_MSR_GP) {
             fail("a register can be read, but not written");
         }
         break;
-    case IBS_MSR_OTHER:
+    case PMU_MSR_OTHER:
         if (reg < IBS_NR_REGISTERS) {
             fail("a register is nobody's");
         }

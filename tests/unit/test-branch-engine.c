@@ -57,7 +57,7 @@ static BranchState state;
 static BranchRing ring;
 static uint64_t now;
 
-static void be_without(BranchVendor vendor, unsigned family, unsigned model,
+static void be_without(PmuVendor vendor, unsigned family, unsigned model,
                        uint32_t without)
 {
     const BranchFlavour *flavour = branch_flavour(vendor, family, model);
@@ -71,17 +71,17 @@ static void be_without(BranchVendor vendor, unsigned family, unsigned model,
 
 static void be_intel(unsigned model)
 {
-    be_without(BRANCH_VENDOR_INTEL, 6, model, 0);
+    be_without(PMU_VENDOR_INTEL, 6, model, 0);
 }
 
 static void be_k7(void)
 {
-    be_without(BRANCH_VENDOR_AMD, 15, 0x6b, 0);
+    be_without(PMU_VENDOR_AMD, 15, 0x6b, 0);
 }
 
 static void be_zen4(void)
 {
-    be_without(BRANCH_VENDOR_AMD, 0x19, 0x11, 0);
+    be_without(PMU_VENDOR_AMD, 0x19, 0x11, 0);
 }
 
 enum {
@@ -102,13 +102,13 @@ enum {
     SAPPHIRE_RAPIDS = 0x8f,
 };
 
-static BranchAccess write_msr(uint32_t msr, uint64_t val)
+static PmuAccess write_msr(uint32_t msr, uint64_t val)
 {
     BranchState old = state;
     BranchRing old_ring = ring;
-    BranchAccess access = branch_wrmsr(&state, &config, &ring, msr, val);
+    PmuAccess access = branch_wrmsr(&state, &config, &ring, msr, val);
 
-    if (access != BRANCH_MSR_OK) {
+    if (access != PMU_MSR_OK) {
         g_assert_cmpmem(&state, sizeof(state), &old, sizeof(old));
         g_assert_cmpmem(&ring, sizeof(ring), &old_ring, sizeof(old_ring));
     }
@@ -117,12 +117,12 @@ static BranchAccess write_msr(uint32_t msr, uint64_t val)
 
 static void wr(uint32_t msr, uint64_t val)
 {
-    g_assert_cmpint(write_msr(msr, val), ==, BRANCH_MSR_OK);
+    g_assert_cmpint(write_msr(msr, val), ==, PMU_MSR_OK);
 }
 
 static void wr_gp(uint32_t msr, uint64_t val)
 {
-    g_assert_cmpint(write_msr(msr, val), ==, BRANCH_MSR_GP);
+    g_assert_cmpint(write_msr(msr, val), ==, PMU_MSR_GP);
 }
 
 static uint64_t rd(uint32_t msr)
@@ -130,17 +130,17 @@ static uint64_t rd(uint32_t msr)
     uint64_t val = 0xbad;
 
     g_assert_cmpint(branch_rdmsr(&state, &config, &ring, msr, &val), ==,
-                    BRANCH_MSR_OK);
+                    PMU_MSR_OK);
     return val;
 }
 
 /* What both RDMSR and WRMSR say */
-static BranchAccess access_of(uint32_t msr)
+static PmuAccess access_of(uint32_t msr)
 {
     uint64_t val = 0xbad;
-    BranchAccess access = branch_rdmsr(&state, &config, &ring, msr, &val);
+    PmuAccess access = branch_rdmsr(&state, &config, &ring, msr, &val);
 
-    if (access != BRANCH_MSR_OK) {
+    if (access != PMU_MSR_OK) {
         g_assert_cmphex(val, ==, 0xbad);
         val = 0;
     }
@@ -150,12 +150,12 @@ static BranchAccess access_of(uint32_t msr)
 
 static void gp(uint32_t msr)
 {
-    g_assert_cmpint(access_of(msr), ==, BRANCH_MSR_GP);
+    g_assert_cmpint(access_of(msr), ==, PMU_MSR_GP);
 }
 
 static void other(uint32_t msr)
 {
-    g_assert_cmpint(access_of(msr), ==, BRANCH_MSR_OTHER);
+    g_assert_cmpint(access_of(msr), ==, PMU_MSR_OTHER);
 }
 
 static uint32_t wants(bool os)
@@ -190,8 +190,8 @@ static void event(uint64_t from, uint64_t to)
 static void start(void)
 {
     if (branch_wrmsr(&state, &config, &ring, ARCH_CTL, CTL_ALL) !=
-        BRANCH_MSR_OK &&
-        branch_wrmsr(&state, &config, &ring, V2_CFG, V2_EN) != BRANCH_MSR_OK) {
+        PMU_MSR_OK &&
+        branch_wrmsr(&state, &config, &ring, V2_CFG, V2_EN) != PMU_MSR_OK) {
         wr(DEBUGCTL, LBR);
     }
     g_assert_cmphex(wants(false) & BRANCH_WANT_RECORDS, ==,
@@ -209,7 +209,7 @@ static uint64_t rnd(void)
  * that kind.
  */
 typedef struct Cpu {
-    BranchVendor vendor;
+    PmuVendor vendor;
     unsigned family, model;
     const char *name;
     uint32_t caps, depth;
@@ -217,8 +217,8 @@ typedef struct Cpu {
     bool has_tos, select, ler, bts;
 } Cpu;
 
-#define INTEL   BRANCH_VENDOR_INTEL
-#define AMD     BRANCH_VENDOR_AMD
+#define INTEL   PMU_VENDOR_INTEL
+#define AMD     PMU_VENDOR_AMD
 
 /* Of each family and model that QEMU has a CPU of, and the others of issue */
 static const Cpu cpus[] = {
@@ -356,11 +356,11 @@ static void test_flavours(void)
                          (c->from == V2_FROM && all[j] == V2_CFG);
 
             g_assert_cmpint(access_of(all[j]), ==,
-                            there ? BRANCH_MSR_OK : BRANCH_MSR_GP);
+                            there ? PMU_MSR_OK : PMU_MSR_GP);
         }
         /* Depth */
         for (unsigned n = 0; packed ? n < 8 : n < 32; n++) {
-            BranchAccess want = n < c->depth ? BRANCH_MSR_OK : BRANCH_MSR_GP;
+            PmuAccess want = n < c->depth ? PMU_MSR_OK : PMU_MSR_GP;
 
             if (packed) {
                 g_assert_cmpint(access_of(LOW_FROM + n), ==, want);
@@ -377,21 +377,21 @@ static void test_flavours(void)
         g_assert_cmphex(e.from | e.to | e.info, ==, 0);
         g_assert_false(branch_entry(&state, &config, &ring, c->depth, &e));
         g_assert_cmpint(access_of(LBR_TOS), ==,
-                        c->has_tos ? BRANCH_MSR_OK : BRANCH_MSR_GP);
+                        c->has_tos ? PMU_MSR_OK : PMU_MSR_GP);
         /* kvm-unit-tests write 0 there without having looked. */
         g_assert_cmpint(access_of(LBR_SELECT), ==,
-                        c->select && c->vendor == INTEL ? BRANCH_MSR_OK :
-                        BRANCH_MSR_OTHER);
-        g_assert_cmpint(access_of(LER_FROM), ==, BRANCH_MSR_OK);
-        g_assert_cmpint(access_of(LER_TO), ==, BRANCH_MSR_OK);
+                        c->select && c->vendor == INTEL ? PMU_MSR_OK :
+                        PMU_MSR_OTHER);
+        g_assert_cmpint(access_of(LER_FROM), ==, PMU_MSR_OK);
+        g_assert_cmpint(access_of(LER_TO), ==, PMU_MSR_OK);
         g_assert_cmpint(access_of(LER_INFO), ==,
-                        c->from == ARCH_FROM ? BRANCH_MSR_OK :
-                        BRANCH_MSR_OTHER);
+                        c->from == ARCH_FROM ? PMU_MSR_OK :
+                        PMU_MSR_OTHER);
         g_assert_cmpint(access_of(LAST_FROM), ==,
                         c->from == LAST_FROM || c->vendor == AMD ?
-                        BRANCH_MSR_OK : BRANCH_MSR_OTHER);
+                        PMU_MSR_OK : PMU_MSR_OTHER);
         g_assert_cmpint(access_of(DS_AREA), ==,
-                        c->bts ? BRANCH_MSR_OK : BRANCH_MSR_GP);
+                        c->bts ? PMU_MSR_OK : PMU_MSR_GP);
         other(0x1d8);
         other(0x48);
         other(0x345);
@@ -400,7 +400,7 @@ static void test_flavours(void)
     }
     g_assert_null(branch_flavour(INTEL, 5, 4));
     g_assert_null(branch_flavour(AMD, 5, 8));
-    g_assert_null(branch_flavour(BRANCH_VENDOR_OTHER, 5, 8));
+    g_assert_null(branch_flavour(PMU_VENDOR_OTHER, 5, 8));
 }
 
 /* What there is if the user does not want all. */
@@ -417,9 +417,9 @@ static void test_without(void)
         g_assert_cmphex(rd(DEBUGCTL) & ~BRANCH_DEBUGCTL_PINS, ==,
                         debug ? LBR | BTF : BTF);
         g_assert_cmpint(access_of(LAST_FROM), ==,
-                        debug ? BRANCH_MSR_OK : BRANCH_MSR_OTHER);
+                        debug ? PMU_MSR_OK : PMU_MSR_OTHER);
         g_assert_cmpint(access_of(LER_TO), ==,
-                        debug ? BRANCH_MSR_OK : BRANCH_MSR_OTHER);
+                        debug ? PMU_MSR_OK : PMU_MSR_OTHER);
         other(HIGH_FROM);
         other(LOW_FROM);
         other(ARCH_CTL);
@@ -459,7 +459,7 @@ static void test_without(void)
     g_assert_cmpstr(branch_flavour_name(config.flavour), ==, "none");
     wr(DEBUGCTL, UINT64_MAX);
     g_assert_cmphex(rd(DEBUGCTL), ==, BTF);
-    be_without(BRANCH_VENDOR_OTHER, 7, 0x0b, 0);
+    be_without(PMU_VENDOR_OTHER, 7, 0x0b, 0);
     wr(DEBUGCTL, BTF);
     g_assert_cmphex(rd(DEBUGCTL), ==, BTF);
     other(LAST_FROM);
@@ -958,7 +958,7 @@ static void test_model(void)
             }
         } else if (c->vendor == INTEL && c->select) {
             be(c);
-            if (write_msr(LBR_SELECT, 0x200) == BRANCH_MSR_OK) {
+            if (write_msr(LBR_SELECT, 0x200) == PMU_MSR_OK) {
                 run_model(c, true, 0);
             }
         }

@@ -39,23 +39,23 @@ static uint64_t rd(IbsRegister reg)
 {
     uint64_t val = 0xbad;
 
-    g_assert_cmpint(ibs_rdmsr(&ibs, &config, MSR(reg), &val), ==, IBS_MSR_OK);
+    g_assert_cmpint(ibs_rdmsr(&ibs, &config, MSR(reg), &val), ==, PMU_MSR_OK);
     return val;
 }
 
 static void wr(IbsRegister reg, uint64_t val)
 {
-    g_assert_cmpint(ibs_wrmsr(&ibs, &config, MSR(reg), val), ==, IBS_MSR_OK);
+    g_assert_cmpint(ibs_wrmsr(&ibs, &config, MSR(reg), val), ==, PMU_MSR_OK);
     ibs.started = 0;
 }
 
 static bool is_gp(IbsRegister reg)
 {
     uint64_t val;
-    bool gp = ibs_rdmsr(&ibs, &config, MSR(reg), &val) == IBS_MSR_GP;
+    bool gp = ibs_rdmsr(&ibs, &config, MSR(reg), &val) == PMU_MSR_GP;
 
     g_assert_cmpint(ibs_wrmsr(&ibs, &config, MSR(reg), 0), ==,
-                    gp ? IBS_MSR_GP : IBS_MSR_OK);
+                    gp ? PMU_MSR_GP : PMU_MSR_OK);
     return gp;
 }
 
@@ -141,9 +141,9 @@ static void test_registers(void)
     uint64_t val;
 
     be_zen4();
-    g_assert_cmpint(ibs_rdmsr(&ibs, &config, MSR(-1), &val), ==, IBS_MSR_OTHER);
+    g_assert_cmpint(ibs_rdmsr(&ibs, &config, MSR(-1), &val), ==, PMU_MSR_OTHER);
     g_assert_cmpint(ibs_wrmsr(&ibs, &config, MSR(IBS_NR_REGISTERS), 0), ==,
-                    IBS_MSR_OTHER);
+                    PMU_MSR_OTHER);
     for (unsigned bit = 0; bit < 12; bit++) {
         uint32_t caps = config.caps = 1u << bit;
 

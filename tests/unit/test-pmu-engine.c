@@ -2652,7 +2652,7 @@ static void test_freeze(void)
             /* So does BTS, without an overflow, with what has been counted. */
             wr(GLOBAL_CTRL, 3);
             pmu_count(&pmu, RETIRE_OS, PMU_INSNS, 3);
-            pmu_raise(&pmu);
+            pmu.pmi = true;
             g_assert_true(pmu_sync(&pmu, &config));
             g_assert_false(pmu_sync(&pmu, &config));
             g_assert_cmphex(rd(GLOBAL_STATUS), ==, status & ~3ull);

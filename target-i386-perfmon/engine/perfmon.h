@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * What the units that monitor performance share: counters, branch records and
+ * Instruction-Based Sampling.  Nothing here knows QEMU.
+ */
+#ifndef PERFMON_ENGINE_H
+#define PERFMON_ENGINE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef enum PmuVendor {
+    PMU_VENDOR_OTHER,       /* no PMU */
+    PMU_VENDOR_INTEL,
+    PMU_VENDOR_AMD,         /* and Hygon */
+    PMU_VENDOR_CYRIX,
+    PMU_VENDOR_CENTAUR,     /* and Zhaoxin */
+    PMU_VENDOR_SHANGHAI,    /* Zhaoxin */
+} PmuVendor;
+
+/* What RDMSR and WRMSR come to */
+typedef enum PmuAccess {
+    PMU_MSR_OTHER,
+    PMU_MSR_OK,
+    PMU_MSR_GP,
+} PmuAccess;
+
+/* No engine's: RDMSR has begun to count. */
+#define PMU_MSR_SYNC                ((PmuAccess)3)
+
+/* IA32_PERF_CAPABILITIES: all about PEBS, which needs the debug store */
+#define PMU_CAP_PEBS                0x4fc0u
+
+#define PMU_STATUS_LBR_FRZ          (1ull << 58)    /* of GLOBAL_STATUS */
+
+/* Bits of IA32_DEBUGCTL (SDM 17.4.1), AMD's DbgCtl, that nobody has alone */
+#define PMU_FREEZE_LBRS_ON_PMI      (1u << 11)
+#define PMU_FREEZE_PERFMON_ON_PMI   (1u << 12)
+#define PMU_FREEZE_WHILE_SMM        (1u << 14)
+
+/*
+ * What one unit has, and others look at or set.  A pointer is to that unit's
+ * own state, so that it is in one place only; to @zero or @nothing, if the
+ * processor has no such unit.
+ */
+typedef struct PerfmonState {
+    uint64_t *debugctl;             /* PMU_FREEZE_* */
+    const uint64_t *global_status;  /* PMU_STATUS_LBR_FRZ */
+    const uint64_t *pebs_armed;     /* not 0: a record may be next */
+    const uint64_t *ds_area;        /* IA32_DS_AREA */
+    bool *pmi;                      /* one is to come */
+    uint64_t zero;
+    bool nothing;
+    bool held;              /* a record of BTS waits for those of PEBS */
+    uint8_t version;        /* CPUID.0AH:EAX[7:0] */
+    uint64_t debugctl_mask; /* the bits that *@debugctl can have */
+    uint64_t capabilities;  /* IA32_PERF_CAPABILITIES of all units */
+} PerfmonState;
+
+#endif

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* Performance monitoring under TCG: MSRs, events of the CPU, the interrupt. */
+
+#include "qemu/osdep.h"
+#include "hw/i386/apic.h"
+#include "perfmon.h"
+#include "tcg/helper-tcg.h"
+
+#define MSR_IA32_DEBUGCTL   0x1d9
+
+/* What has retired counts before; what is nobody's alone is not looked at. */
+static PmuAccess access_msr(CPUX86State *env, uint32_t msr, uint64_t *val,
+                            bool write)
+{
+    PmuAccess access = PMU_MSR_OTHER;
+
+    if (env_archcpu(env)->enable_pmu) {
+        retire_cpu_settle(env);
+    }
+    PERFMON_FOREACH(u, msr) {
+        access = access ?: (*u)->msr(env, msr, val, write);
+    }
+    return access;
+}
+
+uint64_t perfmon_cpu_rdmsr(CPUX86State *env, uint32_t msr, uintptr_t ra)
+{
+    uint64_t val = 0;
+    PmuAccess access = access_msr(env, msr, &val, false);
+
+    if (access == PMU_MSR_GP) {
+        raise_exception_err_ra(env, EXCP0D_GPF, 0, ra);
+    }
+    if (access == PMU_MSR_SYNC) {
+        cpu_sync_retire(env);
+    }
+    return msr == MSR_IA32_DEBUGCTL ?
+           val | *env_archcpu(env)->perfmon.debugctl : val;
+}
+
+/* Of bits that are a unit's alone, @access says what it has found. */
+static PmuAccess write_debugctl(PerfmonState *s, PmuAccess access,
+                                uint64_t val)
+{
+    if (access == PMU_MSR_OTHER && s->debugctl_mask) {
+        access = val & ~s->debugctl_mask ? PMU_MSR_GP : PMU_MSR_OK;
+    }
+    if (access == PMU_MSR_OK) {
+        *s->debugctl = val & s->debugctl_mask;
+    }
+    return access;
+}
+
+void perfmon_cpu_wrmsr(CPUX86State *env, uint32_t msr, uint64_t val,
+                       uintptr_t ra)
+{
+    PmuAccess access = access_msr(env, msr, &val, true);
+
+    if (msr == MSR_IA32_DEBUGCTL) {
+        access = write_debugctl(&env_archcpu(env)->perfmon, access, val);
+    }
+    if (access == PMU_MSR_GP) {
+        raise_exception_err_ra(env, EXCP0D_GPF, 0, ra);
+    }
+    if (access != PMU_MSR_OTHER) {
+        cpu_sync_retire(env);
+    }
+}
+
+uint64_t perfmon_cpu_misc_enable(CPUX86State *env, uint64_t val)
+{
+    X86CPU *cpu = env_archcpu(env);
+
+    PERFMON_FOREACH(u, misc_enable) {
+        val = cpu->enable_pmu ? (*u)->misc_enable(cpu, val) : val;
+    }
+    return val;
+}
+
+bool perfmon_cpu_rdpmc(CPUX86State *env, uintptr_t ra)
+{
+    PmuAccess access = PMU_MSR_OTHER;
+    uint64_t val;
+
+    retire_cpu_settle(env);
+    PERFMON_FOREACH(u, rdpmc) {
+        access = access ?: (*u)->rdpmc(env, &val);
+    }
+    if (access == PMU_MSR_OTHER) {
+        return false;
+    }
+    if (access == PMU_MSR_GP) {
+        raise_exception_ra(env, EXCP0D_GPF, ra);
+    }
+    cpu_svm_check_intercept_param(env, SVM_EXIT_RDPMC, 0, ra);
+    env->regs[R_EAX] = (uint32_t)val;
+    env->regs[R_EDX] = val >> 32;
+    return true;
+}
+
+void perfmon_cpu_task_commit(CPUX86State *env, uintptr_t ra)
+{
+    PERFMON_FOREACH(u, task_commit) {
+        (*u)->task_commit(env, ra);
+    }
+}
+
+static void deliver_pmi(CPUState *cs, run_on_cpu_data masks)
+{
+    apic_deliver_pmi(X86_CPU(cs)->apic_state, masks.host_int);
+}
+
+void perfmon_signal_pmi(CPUX86State *env, bool masks)
+{
+    perfmon_event(env, PERFMON_PMI);
+    if (env_archcpu(env)->apic_state) {
+        retire_deliver(env_cpu(env), deliver_pmi, RUN_ON_CPU_HOST_INT(masks));
+    }
+}
+
+void perfmon_last_branch(X86CPU *cpu, unsigned n, uint64_t regs[3])
+{
+    regs[0] = regs[1] = regs[2] = 0;
+    PERFMON_FOREACH(u, last_branch) {
+        (*u)->last_branch(cpu, n, regs);
+    }
+}
