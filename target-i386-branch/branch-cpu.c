@@ -194,6 +194,4 @@ const PerfmonUnit branch_unit = {
     .last_branch = last_branch,
     .info = branch_info,
     .loaded = branch_cpu_loaded,
-    .vmsd = &vmstate_branch,
-    .section = PERFMON_CPU_BRANCH,
 };

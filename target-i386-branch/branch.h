@@ -7,7 +7,6 @@
 #include "perfmon/perfmon.h"
 
 /* To be sent when there is anything, before "cpu/arch_lbr" */
-extern const VMStateDescription vmstate_branch;
 bool branch_cpu_loaded(X86CPU *cpu);
 
 /* See PerfmonUnit. */

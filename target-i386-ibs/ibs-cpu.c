@@ -358,5 +358,4 @@ const PerfmonUnit ibs_unit = {
     .msr = ibs_msr,
     .info = ibs_info,
     .vmsd = &vmstate_ibs,
-    .section = PERFMON_CPU_PMU_IBS,
 };

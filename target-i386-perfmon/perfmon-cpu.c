@@ -10,19 +10,6 @@
 
 const PerfmonUnit *perfmon_units[PERFMON_MAX_UNITS + 1];
 
-static bool never(void *opaque)
-{
-    return false;
-}
-
-/* A list cannot grow: a unit's description is copied to its place. */
-VMStateDescription vmstate_perfmon[] = {
-    [0 ... PERFMON_NR_SECTIONS - 1] = {
-        .name = "cpu/perfmon",
-        .needed = never,
-    }
-};
-
 #ifdef CONFIG_TCG
 void perfmon_add_unit(const PerfmonUnit *unit)
 {
@@ -33,7 +20,6 @@ void perfmon_add_unit(const PerfmonUnit *unit)
     }
     assert(n < PERFMON_MAX_UNITS);
     perfmon_units[n] = unit;
-    vmstate_perfmon[unit->section] = *unit->vmsd;
 }
 #endif
 

@@ -43,15 +43,7 @@ typedef enum PerfmonEvent {
     PERFMON_RELEASE,        /* store what PerfmonState.held is about */
 } PerfmonEvent;
 
-/* Where vmstate_x86_cpu, or a unit's, has a unit's description */
-typedef enum PerfmonSection {
-    PERFMON_CPU_BRANCH,
-    PERFMON_CPU_PMU,
-    PERFMON_CPU_PMU_IBS,
-    PERFMON_NR_SECTIONS
-} PerfmonSection;
-
-/* All but @event and @vmsd may be NULL. */
+/* All but @event may be NULL. */
 typedef struct PerfmonUnit {
     /* With "pmu=on": false, if there is nothing for this processor, */
     bool (*exists)(X86CPU *cpu);
@@ -78,11 +70,12 @@ typedef struct PerfmonUnit {
     void (*info)(X86CPU *cpu, struct PmuInfo *info);
     /* The CPU's state has been loaded; false: it is not this CPU's. */
     bool (*loaded)(X86CPU *cpu);
+    /* What vmstate_pmu has of it, because that is where it was once */
     const VMStateDescription *vmsd;
-    PerfmonSection section;
 } PerfmonUnit;
 
 extern const PerfmonUnit pmu_unit, ibs_unit, branch_unit;
+extern const VMStateDescription vmstate_pmu, vmstate_branch;
 
 /* Before there are CPUs; who looks at what another one has realized is last. */
 #ifdef CONFIG_TCG
@@ -94,7 +87,6 @@ void perfmon_add_unit(const PerfmonUnit *unit);
 #define PERFMON_MAX_UNITS   3
 
 extern const PerfmonUnit *perfmon_units[PERFMON_MAX_UNITS + 1];
-extern VMStateDescription vmstate_perfmon[PERFMON_NR_SECTIONS];
 
 #define PERFMON_FOREACH(u, member) \
     for (const PerfmonUnit **(u) = perfmon_units; *(u); (u)++) \

@@ -193,6 +193,22 @@ static const VMStateDescription vmstate_registers = {
     }
 };
 
+/* The last one is PerfmonUnit.vmsd of another unit, if there is any. */
+static const VMStateDescription *subsections[] = {
+    &vmstate_pmu_offcore,
+    &vmstate_pmu_clocks,
+    &vmstate_pmu_pebs,
+    &vmstate_pmu_frontend,
+    &vmstate_pmu_netburst,
+    NULL,
+    NULL
+};
+
+void pmu_cpu_add_section(const VMStateDescription *vmsd)
+{
+    subsections[ARRAY_SIZE(subsections) - 2] = vmsd;
+}
+
 const VMStateDescription vmstate_pmu = {
     .name = "cpu/pmu",
     .version_id = 1,
@@ -205,13 +221,5 @@ const VMStateDescription vmstate_pmu = {
         VMSTATE_STRUCT_POINTER(pmu, X86CPU, vmstate_registers, PmuState),
         VMSTATE_END_OF_LIST()
     },
-    .subsections = (const VMStateDescription *const []) {
-        &vmstate_pmu_offcore,
-        &vmstate_pmu_clocks,
-        &vmstate_pmu_pebs,
-        &vmstate_pmu_frontend,
-        &vmstate_pmu_netburst,
-        &vmstate_perfmon[PERFMON_CPU_PMU_IBS],
-        NULL
-    }
+    .subsections = subsections,
 };

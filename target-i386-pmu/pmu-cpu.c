@@ -118,6 +118,9 @@ static bool pmu_realize(X86CPU *cpu, Error **errp)
     unsigned family;
     PmuRange bad;
 
+    PERFMON_FOREACH(u, vmsd) {
+        pmu_cpu_add_section((*u)->vmsd);
+    }
     if (!perfmon_has_pmu(cpu)) {
         return !tcg_enabled() || same_for_all(config, errp);
     }
@@ -215,6 +218,4 @@ const PerfmonUnit pmu_unit = {
     .rdpmc = pmu_cpu_rdpmc,
     .info = pmu_cpu_info,
     .loaded = pmu_cpu_loaded,
-    .vmsd = &vmstate_pmu,
-    .section = PERFMON_CPU_PMU,
 };
