@@ -64,8 +64,7 @@ static bool ibs_realize(X86CPU *cpu, Error **errp)
     CPUX86State *env = &cpu->env;
     uint64_t features = env->features[FEAT_8000_0001_ECX];
     IbsConfig *config = &cpu->ibs_config;
-    static uint32_t common;
-    static bool known;
+    static void *common;
 
     if (!perfmon_has_pmu(cpu) || !init_config(cpu, config)) {
         return true;
@@ -80,14 +79,8 @@ static bool ibs_realize(X86CPU *cpu, Error **errp)
     }
     config->insn_clocks = cpu->retire_config.insn_clocks;
     config->random = cpu->ibs_random;
-    if (known && config->caps != common) {
-        error_setg(errp, "Features 'ibs' and 'ibs-*' must be the same for all "
-                   "CPUs");
-        return false;
-    }
-    known = true;
-    common = config->caps;
-    return true;
+    return retire_same_for_all(&config->caps, sizeof(config->caps), &common,
+                               "Features 'ibs' and 'ibs-*'", errp);
 }
 
 static void ibs_info(X86CPU *cpu, PmuInfo *info)

@@ -91,9 +91,7 @@ bool lwp_cpu_realize(X86CPU *cpu, Error **errp)
 {
     LwpConfig *config = &cpu->env.lwp_config;
     bool loads;
-    /* CPUs share the caches and translation blocks. */
-    static LwpConfig common;
-    static bool known;
+    static void *common;
 
     config->features = cpu->env.features[FEAT_8000_001C_EDX];
     config->caps = cpu->env.features[FEAT_8000_001C_ECX];
@@ -120,14 +118,9 @@ bool lwp_cpu_realize(X86CPU *cpu, Error **errp)
     }
 #endif
     config->model = cpu->retire_config;
-    if (known && memcmp(config, &common, sizeof(common))) {
-        error_setg(errp, "LWP features, properties 'lwp-*' and those of the "
-                   "models must be the same for all CPUs");
-        return false;
-    }
-    known = true;
-    common = *config;
-    return true;
+    return retire_same_for_all(config, sizeof(*config), &common,
+                               "LWP features, properties 'lwp-*' and those of "
+                               "the models", errp);
 }
 
 void lwp_cpu_cpuid(CPUX86State *env, uint32_t *eax, uint32_t *ebx,
@@ -151,19 +144,6 @@ void lwp_cpu_disable(CPUX86State *env)
 
     lwp_disable(&env->lwp);
     lwp_cpu_trace(env, old);
-}
-
-void lwp_cpu_trace(CPUX86State *env, uint64_t old)
-{
-    const LwpState *s = &env->lwp;
-    int index = env_cpu(env)->cpu_index;
-
-    if (old) {
-        trace_lwp_disable(index, old);
-    }
-    if (lwp_enabled(s)) {
-        trace_lwp_enable(index, s->cbaddr, s->flags, s->base, s->size);
-    }
 }
 
 void lwp_cpu_reset_user(CPUX86State *env)

@@ -54,9 +54,6 @@ void lwp_cpu_cpuid(CPUX86State *env, uint32_t *eax, uint32_t *ebx,
 /* Stop LWP and forget its state; LWP_CFG stays. */
 void lwp_cpu_disable(CPUX86State *env);
 
-/* Trace that LWP may have been started, with LWP_CBADDR @old before. */
-void lwp_cpu_trace(CPUX86State *env, uint64_t old);
-
 /* A few lines of "info registers", while LWP is enabled. */
 void lwp_cpu_dump(CPUX86State *env, FILE *f);
 

@@ -514,7 +514,7 @@ void helper_retire_clflush(CPUX86State *env, target_ulong addr)
 
     if (physical_line(env, &l, MMU_DATA_LOAD,
                       cpu_mmu_index(env_cpu(env), false))) {
-        retire_uncore_flush_line(retire_uncore, l.line);
+        retire_uncore_flush_line(retire_models(env)->cache->uncore, l.line);
     }
 }
 

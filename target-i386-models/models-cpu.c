@@ -244,7 +244,7 @@ RetireUncore *retire_uncore;
 /* RetireModelsOps.flush */
 static void flush(X86CPU *cpu)
 {
-    RetireModels *models = cpu->retire_models;
+    RetireModels *models;
 
     if (models && models->cache) {
         retire_cache_flush(models->cache);
@@ -262,10 +262,19 @@ static void reset_models(void *opaque)
 }
 #endif
 
+/* RetireModelsOps.add */
+static void add(X86CPU *cpu)
+{
+    if (!cpu->retire_models) {
+        cpu->retire_models = g_new0(RetireModels, 1);
+        retire_predictor_init(&cpu->retire_models->predictor);
+    }
+}
+
 static bool realize_caches(X86CPU *cpu, Error **errp)
 {
     const RetireGeometry *g = cpu->models_config.cache;
-    RetireModels *models = cpu->retire_models;
+    RetireModels *models;
     /*
      * Whether there is, or may be at any time, another CPU.  In user mode, that
      * of a second thread is made by the first, which runs no code meanwhile.
@@ -282,6 +291,8 @@ static bool realize_caches(X86CPU *cpu, Error **errp)
     if (!cpu->retire_config.has_caches) {
         return true;
     }
+    add(cpu);
+    models = cpu->retire_models;
     retire_uncore = retire_uncore ?: retire_uncore_new(g);
     if (!retire_uncore) {
         error_setg(errp, "Not enough memory for 'l3-size'");
@@ -317,27 +328,12 @@ bool retire_models_realize_caches(X86CPU *cpu, Error **errp)
     return true;
 }
 
-/* CPUs share the caches and translation blocks. */
-static bool same_for_all(const RetireModelsConfig *config, Error **errp)
-{
-    static RetireModelsConfig common;
-    static bool known;
-
-    if (known && memcmp(config, &common, sizeof(common))) {
-        error_setg(errp, "Properties of the models of caches and TLBs must be "
-                   "the same for all CPUs");
-        return false;
-    }
-    known = true;
-    common = *config;
-    return true;
-}
-
 bool retire_models_realize(X86CPU *cpu, Error **errp)
 {
     /* "gshare" is what "local" was once. */
     static const char *const predictors[] = { "local", "gshare", "off", NULL };
     RetireConfig *config = &cpu->retire_config;
+    static void *common;
 
     if (cpu->lwp_branch_predictor &&
         !g_strv_contains(predictors, cpu->lwp_branch_predictor)) {
@@ -350,7 +346,8 @@ bool retire_models_realize(X86CPU *cpu, Error **errp)
         config->latency_worst = MAX(config->latency_worst,
                                     2 * config->latency[i]);
     }
-    return same_for_all(&cpu->models_config, errp);
+    return retire_same_for_all(&cpu->models_config, sizeof(cpu->models_config),
+                               &common, "Properties of the models", errp);
 }
 
 void retire_models_unrealize(X86CPU *cpu)
@@ -369,12 +366,6 @@ void retire_models_unrealize(X86CPU *cpu)
 }
 
 /* RetireModelsOps, see there: */
-
-static void add(X86CPU *cpu)
-{
-    cpu->retire_models = g_new0(RetireModels, 1);
-    retire_predictor_init(&cpu->retire_models->predictor);
-}
 
 static bool predicts(X86CPU *cpu)
 {

@@ -76,28 +76,13 @@ static void pmu_expand_features(X86CPU *cpu)
     }
 }
 
-/* Guests take it that all CPUs have what the first one has. */
 static bool same_for_all(const PmuConfig *config, Error **errp)
 {
-    static PmuConfig common;
-    static bool known;
+    static void *common;
 
-    if (known && (config->flavour != common.flavour ||
-                  config->version != common.version ||
-                  config->counters != common.counters ||
-                  config->pdcm != common.pdcm ||
-                  config->perfctr_core != common.perfctr_core ||
-                  config->perfmon_v2 != common.perfmon_v2 ||
-                  config->lbr_v2 != common.lbr_v2 ||
-                  config->aperfmperf != common.aperfmperf ||
-                  config->perf_capabilities != common.perf_capabilities)) {
-        error_setg(errp, "Properties 'pmu' and 'pmu-*' and the features that "
-                   "go with them must be the same for all CPUs");
-        return false;
-    }
-    known = true;
-    common = *config;
-    return true;
+    return retire_same_for_all(config, sizeof(*config), &common, "Properties "
+                               "'pmu' and 'pmu-*' and the features that go "
+                               "with them", errp);
 }
 
 /* What others may look at, or set */

@@ -13,37 +13,14 @@ QEMU_BUILD_BUG_ON(PMU_COND_TAKEN != (int)RETIRE_COND_TAKEN ||
                   PMU_RET != (int)RETIRE_RET || PMU_FAR != (int)RETIRE_FAR ||
                   PMU_INTERRUPTS != (int)RETIRE_NR_CLASSES);
 
-/* What translated code tells apart, where PMU_LOADS are one (RETIRE_LOADS). */
-static const PmuQuantity memory_quantities[] = {
-    [RETIRE_LOADS] = PMU_LOAD_L1,
-    [RETIRE_STORES] = PMU_STORES,
-    [RETIRE_LOCKED] = PMU_LOCKED,
-    [RETIRE_SPLIT_LOADS] = PMU_SPLIT_LOADS,
-    [RETIRE_SPLIT_STORES] = PMU_SPLIT_STORES,
-    [RETIRE_LOAD_L2] = PMU_LOAD_L2,
-    [RETIRE_LOAD_L3] = PMU_LOAD_L3,
-    [RETIRE_LOAD_REMOTE] = PMU_LOAD_REMOTE,
-    [RETIRE_LOAD_DRAM] = PMU_LOAD_DRAM,
-    [RETIRE_LOAD_MODIFIED] = PMU_LOAD_MODIFIED,
-    [RETIRE_LOAD_OTHER] = PMU_LOAD_OTHER,
-    [RETIRE_FILL_L2] = PMU_FILL_L2,
-    [RETIRE_FILL_FAR] = PMU_FILL_FAR,
-    [RETIRE_STORE_L2] = PMU_STORE_L2,
-    [RETIRE_STORE_L3] = PMU_STORE_L3,
-    [RETIRE_STORE_REMOTE] = PMU_STORE_REMOTE,
-    [RETIRE_STORE_DRAM] = PMU_STORE_DRAM,
-    [RETIRE_STORE_MODIFIED] = PMU_STORE_MODIFIED,
-    [RETIRE_TLB_LOAD_L2] = PMU_TLB_LOAD_L2,
-    [RETIRE_TLB_LOAD_WALK] = PMU_TLB_LOAD_WALK,
-    [RETIRE_TLB_STORE_L2] = PMU_TLB_STORE_L2,
-    [RETIRE_TLB_STORE_WALK] = PMU_TLB_STORE_WALK,
-    [RETIRE_STLB_MISS_LOADS] = PMU_STLB_MISS_LOADS,
-    [RETIRE_STLB_MISS_STORES] = PMU_STLB_MISS_STORES,
-    [RETIRE_FETCHES] = PMU_FETCHES,
-    [RETIRE_FETCH_MISSES] = PMU_FETCH_MISSES,
-    [RETIRE_TLB_FETCH_L2] = PMU_TLB_FETCH_L2,
-    [RETIRE_TLB_FETCH_WALK] = PMU_TLB_FETCH_WALK,
-};
+/*
+ * So is a RetireMemory behind PMU_LOAD_L1; but RETIRE_LOADS is all of
+ * PMU_LOADS.
+ */
+QEMU_BUILD_BUG_ON(PMU_LOAD_OTHER != PMU_LOAD_L1 + (int)RETIRE_LOAD_OTHER ||
+                  PMU_SPLIT_LOADS != PMU_LOAD_L1 + (int)RETIRE_SPLIT_LOADS ||
+                  PMU_STORE_L2 != PMU_LOAD_L1 + (int)RETIRE_STORE_L2 ||
+                  PMU_NR_COUNTED != PMU_LOAD_L1 + (int)RETIRE_NR_MEMORY);
 
 static PmuState *pmu_state(CPUX86State *env)
 {
@@ -128,7 +105,7 @@ static void count_memory(PmuState *s, RetireRow row, const uint64_t *n)
         uint64_t count = i == RETIRE_LOADS ? n[i] - missed : n[i];
 
         if (count) {
-            pmu_count(s, row, memory_quantities[i], count);
+            pmu_count(s, row, PMU_LOAD_L1 + i, count);
         }
     }
 }
@@ -142,8 +119,8 @@ static void count_quantity(CPUX86State *env, RetireRow row, PmuQuantity q,
 }
 
 /* What is counted apart; most often nobody wants it. */
-static void __attribute__((noinline))
-count_details(CPUX86State *env, RetireRow row, const RetireTotals *n)
+static void count_details(CPUX86State *env, RetireRow row,
+                          const RetireTotals *n)
 {
     for (int i = PMU_COND_TAKEN; n->branches && i < PMU_INTERRUPTS; i++) {
         count_quantity(env, row, i, n->branches[i]);

@@ -101,6 +101,19 @@ bool retire_cpu_realize(X86CPU *cpu, Error **errp)
     return true;
 }
 
+bool retire_same_for_all(const void *config, size_t size, void **common,
+                         const char *what, Error **errp)
+{
+    if (!*common) {
+        *common = g_memdup2(config, size);
+    }
+    if (memcmp(config, *common, size)) {
+        error_setg(errp, "%s must be the same for all CPUs", what);
+        return false;
+    }
+    return true;
+}
+
 void retire_cpu_unrealize(X86CPU *cpu)
 {
     g_clear_pointer(&cpu->retire_told, g_free);

@@ -118,6 +118,13 @@ void retire_add_properties(ObjectClass *oc, const RetireProperty *p, int n);
 /* Any other property of the class: who makes the CPU sets its default. */
 void retire_add_property(ObjectClass *oc, const Property *prop);
 
+/*
+ * Guests take it that all CPUs have what the first one has, and CPUs share
+ * caches and TBs: false if @what, which is all of @config, is not the same.
+ */
+bool retire_same_for_all(const void *config, size_t size, void **common,
+                         const char *what, Error **errp);
+
 /* The account's own; realize() is to be called before observers are added. */
 void retire_class_init(ObjectClass *oc);
 void retire_cpu_init(X86CPU *cpu);

@@ -10,9 +10,9 @@
 #include "retire/engine/retire.h"
 
 /*
- * The first three in one word, RetireMemoryState.words.  It does not overflow:
- * no budget lasts for more than 65000 instructions, of up to 128 accesses
- * (ENTER).
+ * Loads, stores and locked loads in one word, RetireMemoryState.words.  It does
+ * not overflow: no budget lasts for more than 65000 instructions, of up to 128
+ * accesses (ENTER).
  */
 #define RETIRE_MEMORY_LOAD      1ull
 #define RETIRE_MEMORY_STORE     (1ull << 24)

@@ -33,16 +33,16 @@ typedef enum RetireTlbResult {
  */
 typedef enum RetireMemory {
     RETIRE_LOADS,
-    RETIRE_STORES,
-    RETIRE_LOCKED,          /* loads with LOCK, said or implied */
-    RETIRE_SPLIT_LOADS,     /* they straddle two lines */
-    RETIRE_SPLIT_STORES,
     RETIRE_LOAD_L2,         /* loads that L1D does not have, by source */
     RETIRE_LOAD_L3,
     RETIRE_LOAD_REMOTE,
     RETIRE_LOAD_DRAM,
     RETIRE_LOAD_MODIFIED,   /* remote, too, but has been written to there */
     RETIRE_LOAD_OTHER,
+    RETIRE_STORES,
+    RETIRE_LOCKED,          /* loads with LOCK, said or implied */
+    RETIRE_SPLIT_LOADS,     /* they straddle two lines */
+    RETIRE_SPLIT_STORES,
     RETIRE_FILL_L2,         /* lines that L1D gets, from L2 */
     RETIRE_FILL_FAR,        /* and from behind it */
     RETIRE_STORE_L2,        /* stores, as loads, that are not loads, too */
