@@ -53,14 +53,14 @@ turn() {
         "$(grep -o 'cov: [0-9]* ft: [0-9]* corp: [0-9]*' "$log" | tail -n 1)"
 }
 
-for e in branch ibs lwp pmu retire; do
+for e in branch ibs lwp models pmu; do
     # It may have been mended.
     choose $e || ! "$fuzzer" "$bad" > "$log" 2>&1 || rm "$bad"
 done
 going=1
 while [ $going = 1 ]; do
     going=0
-    for e in branch ibs lwp pmu retire; do
+    for e in branch ibs lwp models pmu; do
         seconds=60
         if [ "$minutes" ]; then
             [ "$minutes" -ge 4 ] || seconds=$((15 * minutes))
@@ -75,7 +75,7 @@ while [ $going = 1 ]; do
 done
 
 failed=0
-for e in branch ibs lwp pmu retire; do
+for e in branch ibs lwp models pmu; do
     if ! choose $e; then
         echo "FAIL fuzz-long/$e: it fails with $bad"
         failed=1

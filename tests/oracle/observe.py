@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What the observer of tests/oracle/retire-test.c has written of every
+"""What the observer of target-i386-branch/retire-test.c has written of every
 Nth instruction, against a trace."""
 
 import collections

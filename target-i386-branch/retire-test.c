@@ -13,7 +13,7 @@
 #include "qemu/osdep.h"
 #include "qemu/log.h"
 #include "qom/object.h"
-#include "branch/engine/branch.h"
+#include "engine/branch.h"
 #include "retire/retire.h"
 
 #define LBR_SHOWN   4
