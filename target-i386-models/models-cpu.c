@@ -244,7 +244,7 @@ RetireUncore *retire_uncore;
 /* RetireModelsOps.flush */
 static void flush(X86CPU *cpu)
 {
-    RetireModels *models;
+    RetireModels *models = cpu->retire_models;
 
     if (models && models->cache) {
         retire_cache_flush(models->cache);
