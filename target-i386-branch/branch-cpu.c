@@ -132,15 +132,14 @@ static void branch_cpuid(X86CPU *cpu, uint32_t leaf, uint32_t regs[4])
     }
 }
 
-static void last_branch(X86CPU *cpu, unsigned n, uint64_t regs[3])
+static void last_branches(X86CPU *cpu, PerfmonBranch *last, unsigned n)
 {
     BranchEntry e;
 
-    if (branch_entry(&cpu->branch, &cpu->branch_config, cpu->branch_ring, n,
-                     &e)) {
-        regs[0] = e.from;
-        regs[1] = e.to;
-        regs[2] = e.info;
+    for (unsigned i = 0; i < n &&
+         branch_entry(&cpu->branch, &cpu->branch_config, cpu->branch_ring, i,
+                      &e); i++) {
+        last[i] = (PerfmonBranch) { e.from, e.to, e.info };
     }
 }
 
@@ -191,7 +190,7 @@ const PerfmonUnit branch_unit = {
     .event = branch_cpu_event,
     .msr = branch_cpu_msr,
     .task_commit = branch_cpu_task_commit,
-    .last_branch = last_branch,
+    .last_branches = last_branches,
     .info = branch_info,
     .loaded = branch_cpu_loaded,
 };

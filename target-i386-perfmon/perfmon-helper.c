@@ -118,10 +118,10 @@ void perfmon_signal_pmi(CPUX86State *env, bool masks)
     }
 }
 
-void perfmon_last_branch(X86CPU *cpu, unsigned n, uint64_t regs[3])
+void perfmon_last_branches(X86CPU *cpu, PerfmonBranch *last, unsigned n)
 {
-    regs[0] = regs[1] = regs[2] = 0;
-    PERFMON_FOREACH(u, last_branch) {
-        (*u)->last_branch(cpu, n, regs);
+    memset(last, 0, n * sizeof(*last));
+    PERFMON_FOREACH(u, last_branches) {
+        (*u)->last_branches(cpu, last, n);
     }
 }

@@ -64,8 +64,8 @@ typedef struct PerfmonUnit {
     PmuAccess (*msr)(CPUX86State *env, uint32_t msr, uint64_t *val, bool write);
     PmuAccess (*rdpmc)(CPUX86State *env, uint64_t *val);
     void (*task_commit)(CPUX86State *env, uintptr_t ra);
-    /* FROM, TO and INFO of the @n-th last branch */
-    void (*last_branch)(X86CPU *cpu, unsigned n, uint64_t regs[3]);
+    /* The last @n branches, as far as there are so many, the last one first */
+    void (*last_branches)(X86CPU *cpu, PerfmonBranch *last, unsigned n);
     /* For the monitor, on the CPU's own thread */
     void (*info)(X86CPU *cpu, struct PmuInfo *info);
     /* The CPU's state has been loaded; false: it is not this CPU's. */
@@ -151,10 +151,10 @@ void perfmon_cpu_task_commit(CPUX86State *env, uintptr_t ra);
 
 /*
  * For units: signal a PMI, whose delivery sets LVTPC's mask bit if it @masks;
- * and PerfmonUnit.last_branch, or zeroes.
+ * and PerfmonUnit.last_branches, or zeroes.
  */
 void perfmon_signal_pmi(CPUX86State *env, bool masks);
-void perfmon_last_branch(X86CPU *cpu, unsigned n, uint64_t regs[3]);
+void perfmon_last_branches(X86CPU *cpu, PerfmonBranch *last, unsigned n);
 #endif
 
 #else

@@ -94,18 +94,6 @@ static void take_xmm(CPUX86State *env, PebsSample *sample)
     }
 }
 
-static void take_lbr(X86CPU *cpu, PebsSample *sample)
-{
-    for (int i = 0; i < PEBS_NR_LBR; i++) {
-        uint64_t regs[3];
-
-        perfmon_last_branch(cpu, i, regs);
-        sample->lbr[i].from = regs[0];
-        sample->lbr[i].to = regs[1];
-        sample->lbr[i].info = regs[2];
-    }
-}
-
 void pebs_cpu_tag(CPUX86State *env, const RetireStory *story)
 {
     PmuState *s = env_archcpu(env)->pmu;
@@ -143,7 +131,7 @@ void pebs_cpu_store(CPUX86State *env, const RetireStory *story, uint64_t due)
             take_xmm(env, &sample);
         }
         if (more & PEBS_GROUP_LBR) {
-            take_lbr(cpu, &sample);
+            perfmon_last_branches(cpu, sample.lbr, PEBS_NR_LBR);
         }
         groups |= more;
         result = pebs_store(s, &cpu->pmu_config, n, *cpu->perfmon.ds_area,

@@ -38,6 +38,11 @@ typedef enum PmuAccess {
 #define PMU_FREEZE_PERFMON_ON_PMI   (1u << 12)
 #define PMU_FREEZE_WHILE_SMM        (1u << 14)
 
+/* A last branch, as registers have it */
+typedef struct PerfmonBranch {
+    uint64_t from, to, info;
+} PerfmonBranch;
+
 /*
  * What one unit has, and others look at or set.  A pointer is to that unit's
  * own state, so that it is in one place only; to @zero or @nothing, if the

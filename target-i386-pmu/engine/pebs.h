@@ -58,9 +58,7 @@ typedef struct PebsSample {
     uint32_t nr_accesses;
     /* With pmu_pebs_groups() XMM, and LBR, the last record first: */
     uint64_t xmm[16][2];
-    struct {
-        uint64_t from, to, info;
-    } lbr[PEBS_NR_LBR];
+    PerfmonBranch lbr[PEBS_NR_LBR];
 } PebsSample;
 
 /* What became of a record. */
