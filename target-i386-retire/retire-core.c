@@ -274,8 +274,7 @@ void retire_one(CPUX86State *env)
     }
 }
 
-/* Not inline: hardly any branch needs it. */
-static void __attribute__((noinline)) have_all_look(CPUX86State *env)
+static void have_all_look(CPUX86State *env)
 {
     retire_cpu_settle(env);
     for (int i = 0; i < RETIRE_MAX_OBSERVERS; i++) {
