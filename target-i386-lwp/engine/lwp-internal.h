@@ -10,7 +10,6 @@
 #define COUNTER_MASK    0x03ffffffu
 #define COUNTER_MIN     (-(1 << 25))
 #define COUNTER_MAX     ((1 << 25) - 1)
-#define PAGE_SIZE       4096
 #define NO_IP           (1ull << 63)    /* not canonical */
 #define MIN_RING        (32u * LWP_MIN_BUFFER * LWP_RECORD_SIZE)
 
