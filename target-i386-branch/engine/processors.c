@@ -3,6 +3,7 @@
 
 #include <string.h>
 #include "branch-internal.h"
+#include "perfmon/engine/processors.h"
 
 /*
  * CPUID.1CH, as processors have it (Linux' intel_pmu_arch_lbr_init() asks for
@@ -60,123 +61,44 @@
  *   Nehalem" of those since then; Intel's TDX module keeps it (from Sapphire
  *   Rapids on).  No table of an older Atom has it.
  */
-static const BranchFlavour
-    p6 = { "P6", HAS_PAIR, 1, FORMAT_32, PINS | TR },
-    pentium_m = { "Pentium M", PACKED | HAS_LER_TO, 8, FORMAT_32, PINS | TR },
-    core_duo = { "Core Duo", PACKED | HAS_LER, 8, FORMAT_32, 0 },
-    core2 = { "Core 2", LOW, 4, FORMAT_EIP, 0 },
-    bonnell = { "Bonnell", LOW | HAS_TR_OFF, 8, FORMAT_EIP, 0 },
-    silvermont = { "Silvermont", LOW | HAS_SELECT, 8, FORMAT_EIP, 0 },
-    knights = { "Knights Landing", HIGH | HAS_SAYS_LIP, 8, FORMAT_FLAGS, 0 },
-    nehalem = { "Nehalem", HIGH | HAS_PREDICTED, 16, FORMAT_FLAGS, UNCORE },
-    sandy_bridge = { "Sandy Bridge", HIGH | HAS_PREDICTED, 16, FORMAT_FLAGS,
-                     UNCORE },
-    haswell = { "Haswell", STACK | HAS_PREDICTED, 16, FORMAT_TSX, UNCORE },
-    skylake = { "Skylake", STACK | HAS_INFO | HAS_PREDICTED, 32, FORMAT_INFO,
-                UNCORE },
-    goldmont = { "Goldmont", STACK, 32, FORMAT_TIME, 0 },
-    goldmont_plus = { "Goldmont Plus", STACK | HAS_INFO, 32, FORMAT_INFO2, 0 },
-    architectural = { "architectural", ARCH | HAS_PREDICTED, 32, FORMAT_ARCH,
-                      UNCORE },
-    gracemont = { "architectural", ARCH, 32, FORMAT_ARCH, UNCORE },
-    k7 = { "K7", AMD, 1, FORMAT_32, PINS },
-    zen4 = { "LbrExtV2", AMD | HAS_V2, 16, FORMAT_V2, PINS },
-    nothing = { "none", HAS_NOTHING, 0, FORMAT_32, 0 };
-
-/*
- * The first row that fits counts.  Model numbers are those of SDM vol. 4, table
- * 2-1, Linux' intel-family.h and the switch in its intel/core.c, which has all
- * but P6 and Pentium M (EDK II has these), 5DH (SilvermontMsr.h), 66H (Xen, and
- * SkylakeMsr.h), 75H, 8AH (four of its five cores; the fifth is Ice Lake's) and
- * 9DH.  AMD's are those of Linux' arch/x86/kernel/cpu/amd.c.
- */
-static const struct {
-    PmuVendor vendor;
-    uint8_t first_family, last_family, first_model, last_model;
-    const BranchFlavour *flavour;
-} processors[] = {
-    { PMU_VENDOR_INTEL, 6, 6, 0x09, 0x09, &pentium_m },
-    { PMU_VENDOR_INTEL, 6, 6, 0x0d, 0x0d, &pentium_m },
-    { PMU_VENDOR_INTEL, 6, 6, 0x00, 0x0c, &p6 },
-    { PMU_VENDOR_INTEL, 6, 6, 0x0e, 0x0e, &core_duo },
-    { PMU_VENDOR_INTEL, 6, 6, 0x0f, 0x0f, &core2 },
-    { PMU_VENDOR_INTEL, 6, 6, 0x16, 0x17, &core2 },
-    { PMU_VENDOR_INTEL, 6, 6, 0x1d, 0x1d, &core2 },
-    { PMU_VENDOR_INTEL, 6, 6, 0x1c, 0x1c, &bonnell },
-    { PMU_VENDOR_INTEL, 6, 6, 0x26, 0x27, &bonnell },
-    { PMU_VENDOR_INTEL, 6, 6, 0x35, 0x36, &bonnell },
-    { PMU_VENDOR_INTEL, 6, 6, 0x1a, 0x1a, &nehalem },
-    { PMU_VENDOR_INTEL, 6, 6, 0x1e, 0x1f, &nehalem },
-    { PMU_VENDOR_INTEL, 6, 6, 0x2e, 0x2e, &nehalem },
-    { PMU_VENDOR_INTEL, 6, 6, 0x25, 0x25, &nehalem },    /* Westmere */
-    { PMU_VENDOR_INTEL, 6, 6, 0x2c, 0x2c, &nehalem },
-    { PMU_VENDOR_INTEL, 6, 6, 0x2f, 0x2f, &nehalem },
-    { PMU_VENDOR_INTEL, 6, 6, 0x2a, 0x2a, &sandy_bridge },
-    { PMU_VENDOR_INTEL, 6, 6, 0x2d, 0x2d, &sandy_bridge },
-    { PMU_VENDOR_INTEL, 6, 6, 0x3a, 0x3a, &sandy_bridge },   /* Ivy Bridge */
-    { PMU_VENDOR_INTEL, 6, 6, 0x3e, 0x3e, &sandy_bridge },
-    { PMU_VENDOR_INTEL, 6, 6, 0x3c, 0x3d, &haswell },    /* and Broadwell */
-    { PMU_VENDOR_INTEL, 6, 6, 0x3f, 0x3f, &haswell },
-    { PMU_VENDOR_INTEL, 6, 6, 0x45, 0x47, &haswell },
-    { PMU_VENDOR_INTEL, 6, 6, 0x4f, 0x4f, &haswell },
-    { PMU_VENDOR_INTEL, 6, 6, 0x56, 0x56, &haswell },
-    { PMU_VENDOR_INTEL, 6, 6, 0x4e, 0x4e, &skylake },
-    { PMU_VENDOR_INTEL, 6, 6, 0x5e, 0x5e, &skylake },
-    { PMU_VENDOR_INTEL, 6, 6, 0x55, 0x55, &skylake },
-    { PMU_VENDOR_INTEL, 6, 6, 0x8e, 0x8e, &skylake },    /* Kaby Lake */
-    { PMU_VENDOR_INTEL, 6, 6, 0x9e, 0x9e, &skylake },
-    { PMU_VENDOR_INTEL, 6, 6, 0xa5, 0xa6, &skylake },    /* Comet Lake */
-    { PMU_VENDOR_INTEL, 6, 6, 0x66, 0x66, &skylake },    /* Cannon Lake */
-    { PMU_VENDOR_INTEL, 6, 6, 0x6a, 0x6a, &skylake },    /* Ice Lake */
-    { PMU_VENDOR_INTEL, 6, 6, 0x6c, 0x6c, &skylake },
-    { PMU_VENDOR_INTEL, 6, 6, 0x7d, 0x7e, &skylake },
-    { PMU_VENDOR_INTEL, 6, 6, 0x9d, 0x9d, &skylake },
-    { PMU_VENDOR_INTEL, 6, 6, 0x8c, 0x8d, &skylake },    /* Tiger Lake */
-    { PMU_VENDOR_INTEL, 6, 6, 0xa7, 0xa7, &skylake },    /* Rocket Lake */
-    { PMU_VENDOR_INTEL, 6, 6, 0x37, 0x37, &silvermont },
-    { PMU_VENDOR_INTEL, 6, 6, 0x4a, 0x4a, &silvermont },
-    { PMU_VENDOR_INTEL, 6, 6, 0x4c, 0x4d, &silvermont },
-    { PMU_VENDOR_INTEL, 6, 6, 0x5a, 0x5a, &silvermont },
-    { PMU_VENDOR_INTEL, 6, 6, 0x5d, 0x5d, &silvermont },
-    { PMU_VENDOR_INTEL, 6, 6, 0x75, 0x75, &silvermont },     /* Airmont */
-    { PMU_VENDOR_INTEL, 6, 6, 0x57, 0x57, &knights },
-    { PMU_VENDOR_INTEL, 6, 6, 0x85, 0x85, &knights },    /* Knights Mill */
-    { PMU_VENDOR_INTEL, 6, 6, 0x5c, 0x5c, &goldmont },
-    { PMU_VENDOR_INTEL, 6, 6, 0x5f, 0x5f, &goldmont },
-    { PMU_VENDOR_INTEL, 6, 6, 0x7a, 0x7a, &goldmont_plus },
-    { PMU_VENDOR_INTEL, 6, 6, 0x86, 0x86, &goldmont_plus },  /* Tremont */
-    { PMU_VENDOR_INTEL, 6, 6, 0x8a, 0x8a, &goldmont_plus },  /* Lakefield */
-    { PMU_VENDOR_INTEL, 6, 6, 0x96, 0x96, &goldmont_plus },
-    { PMU_VENDOR_INTEL, 6, 6, 0x9c, 0x9c, &goldmont_plus },
-    { PMU_VENDOR_INTEL, 6, 6, 0xaf, 0xaf, &gracemont },      /* Crestmont */
-    { PMU_VENDOR_INTEL, 6, 6, 0xb6, 0xb6, &gracemont },
-    { PMU_VENDOR_INTEL, 6, 6, 0xbe, 0xbe, &gracemont },
-    { PMU_VENDOR_INTEL, 6, 6, 0xdd, 0xdd, &gracemont },      /* Darkmont */
-    /* What came later is architectural; so is Golden Cove. */
-    { PMU_VENDOR_INTEL, 6, 6, 0x10, 0xff, &architectural },
-    { PMU_VENDOR_INTEL, 0x12, 0x13, 0x00, 0xff, &architectural },
-    { PMU_VENDOR_AMD, 0x19, 0x19, 0x10, 0x1f, &zen4 },
-    { PMU_VENDOR_AMD, 0x19, 0x19, 0x60, 0xaf, &zen4 },
-    { PMU_VENDOR_AMD, 0x1a, 0x1a, 0x00, 0xff, &zen4 },   /* Zen 5 */
-    { PMU_VENDOR_AMD, 0x06, 0xff, 0x00, 0xff, &k7 },
-    /* Pentium 4, and processors that we do not know */
-    { PMU_VENDOR_INTEL, 0x0f, 0x0f, 0x00, 0xff, &nothing },
-    { PMU_VENDOR_OTHER, 0x06, 0xff, 0x00, 0xff, &nothing },
+static const BranchFlavour flavours[PERFMON_NR_CORES] = {
+    [CORE_P6] = { "P6", HAS_PAIR, 1, FORMAT_32, PINS | TR },
+    [CORE_PENTIUM_M] = { "Pentium M", PACKED | HAS_LER_TO, 8, FORMAT_32,
+        PINS | TR },
+    [CORE_CORE_DUO] = { "Core Duo", PACKED | HAS_LER, 8, FORMAT_32, 0 },
+    [CORE_CORE2] = { "Core 2", LOW, 4, FORMAT_EIP, 0 },
+    [CORE_BNL] = { "Bonnell", LOW | HAS_TR_OFF, 8, FORMAT_EIP, 0 },
+    [CORE_SLM] = { "Silvermont", LOW | HAS_SELECT, 8, FORMAT_EIP, 0 },
+    [CORE_KNL] = { "Knights Landing", HIGH | HAS_SAYS_LIP, 8, FORMAT_FLAGS, 0 },
+    [CORE_NHM ... CORE_WSM] = { "Nehalem", HIGH | HAS_PREDICTED, 16,
+        FORMAT_FLAGS, UNCORE },
+    [CORE_SNB ... CORE_IVB] = { "Sandy Bridge", HIGH | HAS_PREDICTED, 16,
+        FORMAT_FLAGS, UNCORE },
+    [CORE_HSW ... CORE_BDW] = { "Haswell", STACK | HAS_PREDICTED, 16,
+        FORMAT_TSX, UNCORE },
+    [CORE_SKL ... CORE_ICL] = { "Skylake", STACK | HAS_INFO | HAS_PREDICTED, 32,
+        FORMAT_INFO, UNCORE },
+    [CORE_GLM] = { "Goldmont", STACK, 32, FORMAT_TIME, 0 },
+    [CORE_GLP ... CORE_TNT] = { "Goldmont Plus", STACK | HAS_INFO, 32,
+        FORMAT_INFO2, 0 },
+    [CORE_CMT ... CORE_GRT] = { "architectural", ARCH, 32, FORMAT_ARCH,
+        UNCORE },
+    [CORE_GLC] = { "architectural", ARCH | HAS_PREDICTED, 32, FORMAT_ARCH,
+        UNCORE },
+    [CORE_ARCH] = { "architectural", ARCH | HAS_PREDICTED, 32, FORMAT_ARCH,
+        UNCORE },
+    [CORE_K7 ... CORE_AMD] = { "K7", AMD, 1, FORMAT_32, PINS },
+    [CORE_ZEN4] = { "LbrExtV2", AMD | HAS_V2, 16, FORMAT_V2, PINS },
+    [CORE_P4 ... CORE_P4_MODEL3] = { "none", HAS_NOTHING, 0, FORMAT_32, 0 },
+    [CORE_OTHER] = { "none", HAS_NOTHING, 0, FORMAT_32, 0 },
 };
 
 const BranchFlavour *branch_flavour(PmuVendor vendor, unsigned family,
                                     unsigned model)
 {
-    for (unsigned i = 0; i < ARRAY_SIZE(processors); i++) {
-        if (vendor == processors[i].vendor &&
-            family >= processors[i].first_family &&
-            family <= processors[i].last_family &&
-            model >= processors[i].first_model &&
-            model <= processors[i].last_model) {
-            return processors[i].flavour;
-        }
-    }
-    return NULL;
+    const BranchFlavour *f = &flavours[perfmon_core(vendor, family, model)];
+
+    return f->name ? f : NULL;
 }
 
 const char *branch_flavour_name(const BranchFlavour *flavour)

@@ -2,6 +2,7 @@
 /* Performance counters: what processors there are, and what they have. */
 
 #include <string.h>
+#include "perfmon/engine/processors.h"
 #include "pmu-internal.h"
 
 #define SEL_INTEL           0xffdfffffull       /* but for ANY */
@@ -43,164 +44,52 @@
  * width, and the latter two's format (SDM); SMM_CAP (SDM 18.18.1); and all of
  * Crestmont's but its counters, as it has no chapter in the manual yet.
  */
-static const PmuFlavour
-    p5 = { "P5", HAS_P5, 0, 2, 40, 0, 0 },
-    mx = { "6x86MX", HAS_6X86MX, 0, 2, 48, 0, 0 },
-    c6 = { "WinChip C6", HAS_C6, 0, 2, 40, 0, 0 },
-    winchip2 = { "WinChip 2", HAS_WINCHIP2, 0, 2, 40, 0, 0 },
-    c3 = { "C3", HAS_C3, 0, 2, 32, 0, 0 },
-    p4 = { "P4", HAS_P4, 0, 18, 40, 0, 0 },
-    p4_model2 = { "P4", HAS_P4, 0, 18, 40, 0, 0 },
-    p4_model3 = { "P4", HAS_P4, 0, 18, 40, 0, 0 },
-    p6 = { "P6", HAS_P6, 0, 2, 40, 0, 0 },
-    pentium_m = { "Pentium M", HAS_P6, 0, 2, 40, 0, 0 },
-    generic = { "architectural", HAS_ARCH, 5, 4, 48, BOTH_CAPS, 0 },
-    core_duo = { "Core Duo", HAS_CORE_DUO, 1, 2, 40, 0, 0 },
-    core2 = { "Core 2", HAS_CORE2, 2, 2, 40, PEBS(0), 0 },
-    nehalem = { "Nehalem", HAS_NHM, 3, 4, 48, SMM_CAP | PEBS(1), 0 },
-    westmere = { "Westmere", HAS_WSM, 3, 4, 48, SMM_CAP | PEBS(1), 0 },
-    sandy_bridge = { "Sandy Bridge", HAS_SNB, 3, 4, 48,
-        BOTH_CAPS | PEBS(1), 0 },
-    ivy_bridge = { "Ivy Bridge", HAS_IVB, 3, 4, 48, BOTH_CAPS | PEBS(1), 0 },
-    haswell = { "Haswell", HAS_HSW, 3, 4, 48, BOTH_CAPS | PEBS(2), 0 },
-    broadwell = { "Broadwell", HAS_BDW, 3, 4, 48, BOTH_CAPS | PEBS(2), 0 },
-    skylake = { "Skylake", HAS_SKL, 4, 4, 48, BOTH_CAPS | PEBS(3), 0 },
-    ice_lake = { "Ice Lake", HAS_ICL, 5, 8, 48, BOTH_CAPS | PEBS(4), 0 },
-    golden_cove = { "Golden Cove", HAS_GLC, 5, 8, 48, BOTH_CAPS | PEBS(4), 0 },
-    bonnell = { "Bonnell", HAS_BNL, 3, 2, 40, PEBS(0), 0 },
-    silvermont = { "Silvermont", HAS_SLM, 3, 2, 40, BOTH_CAPS | PEBS(2), 0 },
-    knights = { "Knights Landing", HAS_SLM | HAS_KNL, 3, 2, 40,
+static const PmuFlavour flavours[PERFMON_NR_CORES] = {
+    [CORE_P5] = { "P5", HAS_P5, 0, 2, 40, 0, 0 },
+    [CORE_6X86MX] = { "6x86MX", HAS_6X86MX, 0, 2, 48, 0, 0 },
+    [CORE_C6] = { "WinChip C6", HAS_C6, 0, 2, 40, 0, 0 },
+    [CORE_WINCHIP2] = { "WinChip 2", HAS_WINCHIP2, 0, 2, 40, 0, 0 },
+    [CORE_C3] = { "C3", HAS_C3, 0, 2, 32, 0, 0 },
+    [CORE_P4 ... CORE_P4_MODEL3] = { "P4", HAS_P4, 0, 18, 40, 0, 0 },
+    [CORE_P6] = { "P6", HAS_P6, 0, 2, 40, 0, 0 },
+    [CORE_PENTIUM_M] = { "Pentium M", HAS_P6, 0, 2, 40, 0, 0 },
+    [CORE_GRT ... CORE_ARCH] = { "architectural", HAS_ARCH, 5, 4, 48,
+        BOTH_CAPS, 0 },
+    [CORE_CORE_DUO] = { "Core Duo", HAS_CORE_DUO, 1, 2, 40, 0, 0 },
+    [CORE_CORE2] = { "Core 2", HAS_CORE2, 2, 2, 40, PEBS(0), 0 },
+    [CORE_NHM] = { "Nehalem", HAS_NHM, 3, 4, 48, SMM_CAP | PEBS(1), 0 },
+    [CORE_WSM] = { "Westmere", HAS_WSM, 3, 4, 48, SMM_CAP | PEBS(1), 0 },
+    [CORE_SNB] = { "Sandy Bridge", HAS_SNB, 3, 4, 48, BOTH_CAPS | PEBS(1), 0 },
+    [CORE_IVB] = { "Ivy Bridge", HAS_IVB, 3, 4, 48, BOTH_CAPS | PEBS(1), 0 },
+    [CORE_HSW] = { "Haswell", HAS_HSW, 3, 4, 48, BOTH_CAPS | PEBS(2), 0 },
+    [CORE_BDW] = { "Broadwell", HAS_BDW, 3, 4, 48, BOTH_CAPS | PEBS(2), 0 },
+    [CORE_SKL] = { "Skylake", HAS_SKL, 4, 4, 48, BOTH_CAPS | PEBS(3), 0 },
+    [CORE_ICL] = { "Ice Lake", HAS_ICL, 5, 8, 48, BOTH_CAPS | PEBS(4), 0 },
+    [CORE_GLC] = { "Golden Cove", HAS_GLC, 5, 8, 48, BOTH_CAPS | PEBS(4), 0 },
+    [CORE_BNL] = { "Bonnell", HAS_BNL, 3, 2, 40, PEBS(0), 0 },
+    [CORE_SLM] = { "Silvermont", HAS_SLM, 3, 2, 40, BOTH_CAPS | PEBS(2), 0 },
+    [CORE_KNL] = { "Knights Landing", HAS_SLM | HAS_KNL, 3, 2, 40,
         BOTH_CAPS | PEBS(2), 0 },
-    goldmont = { "Goldmont", HAS_GLM, 4, 4, 48, BOTH_CAPS | PEBS(3), 0 },
-    goldmont_plus = { "Goldmont Plus", HAS_GLM, 4, 4, 48,
-        BOTH_CAPS | PEBS(3), 0 },
-    tremont = { "Tremont", HAS_TNT, 5, 4, 48, BOTH_CAPS | PEBS(4), 0 },
-    crestmont = { "Crestmont", HAS_CMT, 5, 8, 48, BOTH_CAPS | PEBS(4), 0 },
-    k7 = { "K7", HAS_K7, 0, 4, 48, 0, 0 },
-    fam15h = { "Family 15h", HAS_15H, 0, 6, 48, 0, CORE_EXT },
-    zen = { "Family 17h", HAS_ZEN1, 0, 6, 48, 0, CORE_EXT },
-    zen2 = { "Family 17h", HAS_ZEN2, 0, 6, 48, 0, CORE_EXT },
-    hygon = { "Family 18h", HAS_ZEN1 | HAS_HYGON, 0, 6, 48, 0, CORE_EXT },
-    zen4 = { "PerfMonV2", HAS_ZEN4, 0, 6, 48, 0, CORE_EXT | V2 },
-    zhaoxin = { "Zhaoxin", HAS_ZX, 2, 4, 48, 0, 0 };
-
-/*
- * The first row that fits counts.  Intel's rows of family 6 are those of Linux'
- * intel_pmu_init() and p6_pmu_init(), and of libpfm4's lists of models, but for
- * 1FH, which libpfm4 alone has, and 16H, 4AH, 5AH, 9CH, ADH to AFH and CFH,
- * which Linux alone has, and 5DH, 66H, 75H, 8AH and 9DH, which are what their
- * cores are by Linux' intel-family.h.  Those of families 17h to 1Ah are Linux'
- * bsp_init_amd()'s and, up to 19h, libpfm4's; Zhaoxin's are Linux'
- * zhaoxin/core.c's.  One source only, a manual: family 5, Cyrix' and Centaur's
- * others, and models of P6 that are none of 1, 3, 5 to 8, 0AH and 0BH.
- */
-static const struct {
-    PmuVendor vendor;
-    uint8_t first_family, last_family, first_model, last_model;
-    const PmuFlavour *flavour;
-} processors[] = {
-    { PMU_VENDOR_INTEL, 5, 5, 0x00, 0xff, &p5 },
-    { PMU_VENDOR_CYRIX, 6, 6, 0x00, 0xff, &mx },
-    { PMU_VENDOR_CENTAUR, 5, 5, 0x04, 0x04, &c6 },
-    { PMU_VENDOR_CENTAUR, 5, 5, 0x08, 0x09, &winchip2 },
-    { PMU_VENDOR_CENTAUR, 6, 6, 0x06, 0x09, &c3 },
-    { PMU_VENDOR_CENTAUR, 6, 6, 0x0f, 0x0f, &zhaoxin },     /* ZX-C */
-    { PMU_VENDOR_CENTAUR, 6, 6, 0x19, 0x19, &zhaoxin },
-    { PMU_VENDOR_CENTAUR, 7, 7, 0x00, 0xff, &zhaoxin },
-    { PMU_VENDOR_SHANGHAI, 6, 6, 0x19, 0x19, &zhaoxin },
-    { PMU_VENDOR_SHANGHAI, 7, 7, 0x00, 0xff, &zhaoxin },
-    { PMU_VENDOR_INTEL, 6, 6, 0x09, 0x09, &pentium_m },
-    { PMU_VENDOR_INTEL, 6, 6, 0x0d, 0x0d, &pentium_m },
-    { PMU_VENDOR_INTEL, 6, 6, 0x00, 0x0c, &p6 },
-    { PMU_VENDOR_INTEL, 6, 6, 0x0e, 0x0e, &core_duo },
-    { PMU_VENDOR_INTEL, 6, 6, 0x0f, 0x0f, &core2 },
-    { PMU_VENDOR_INTEL, 6, 6, 0x16, 0x17, &core2 },
-    { PMU_VENDOR_INTEL, 6, 6, 0x1d, 0x1d, &core2 },
-    { PMU_VENDOR_INTEL, 6, 6, 0x1a, 0x1a, &nehalem },
-    { PMU_VENDOR_INTEL, 6, 6, 0x1e, 0x1f, &nehalem },
-    { PMU_VENDOR_INTEL, 6, 6, 0x2e, 0x2e, &nehalem },
-    { PMU_VENDOR_INTEL, 6, 6, 0x25, 0x25, &westmere },
-    { PMU_VENDOR_INTEL, 6, 6, 0x2c, 0x2c, &westmere },
-    { PMU_VENDOR_INTEL, 6, 6, 0x2f, 0x2f, &westmere },
-    { PMU_VENDOR_INTEL, 6, 6, 0x2a, 0x2a, &sandy_bridge },
-    { PMU_VENDOR_INTEL, 6, 6, 0x2d, 0x2d, &sandy_bridge },
-    { PMU_VENDOR_INTEL, 6, 6, 0x3a, 0x3a, &ivy_bridge },
-    { PMU_VENDOR_INTEL, 6, 6, 0x3e, 0x3e, &ivy_bridge },
-    { PMU_VENDOR_INTEL, 6, 6, 0x3c, 0x3c, &haswell },
-    { PMU_VENDOR_INTEL, 6, 6, 0x3f, 0x3f, &haswell },
-    { PMU_VENDOR_INTEL, 6, 6, 0x45, 0x46, &haswell },
-    { PMU_VENDOR_INTEL, 6, 6, 0x3d, 0x3d, &broadwell },
-    { PMU_VENDOR_INTEL, 6, 6, 0x47, 0x47, &broadwell },
-    { PMU_VENDOR_INTEL, 6, 6, 0x4f, 0x4f, &broadwell },
-    { PMU_VENDOR_INTEL, 6, 6, 0x56, 0x56, &broadwell },
-    { PMU_VENDOR_INTEL, 6, 6, 0x4e, 0x4e, &skylake },
-    { PMU_VENDOR_INTEL, 6, 6, 0x5e, 0x5e, &skylake },
-    { PMU_VENDOR_INTEL, 6, 6, 0x55, 0x55, &skylake },
-    { PMU_VENDOR_INTEL, 6, 6, 0x8e, 0x8e, &skylake },       /* Kaby Lake */
-    { PMU_VENDOR_INTEL, 6, 6, 0x9e, 0x9e, &skylake },
-    { PMU_VENDOR_INTEL, 6, 6, 0xa5, 0xa6, &skylake },       /* Comet Lake */
-    { PMU_VENDOR_INTEL, 6, 6, 0x66, 0x66, &skylake },       /* Cannon Lake */
-    { PMU_VENDOR_INTEL, 6, 6, 0x6a, 0x6a, &ice_lake },
-    { PMU_VENDOR_INTEL, 6, 6, 0x6c, 0x6c, &ice_lake },
-    { PMU_VENDOR_INTEL, 6, 6, 0x7d, 0x7e, &ice_lake },
-    { PMU_VENDOR_INTEL, 6, 6, 0x9d, 0x9d, &ice_lake },
-    { PMU_VENDOR_INTEL, 6, 6, 0x8c, 0x8d, &ice_lake },      /* Tiger Lake */
-    { PMU_VENDOR_INTEL, 6, 6, 0xa7, 0xa7, &ice_lake },      /* Rocket Lake */
-    { PMU_VENDOR_INTEL, 6, 6, 0x8f, 0x8f, &golden_cove },
-    { PMU_VENDOR_INTEL, 6, 6, 0xcf, 0xcf, &golden_cove },
-    { PMU_VENDOR_INTEL, 6, 6, 0xad, 0xae, &golden_cove },   /* Redwood Cove */
-    { PMU_VENDOR_INTEL, 6, 6, 0x1c, 0x1c, &bonnell },
-    { PMU_VENDOR_INTEL, 6, 6, 0x26, 0x27, &bonnell },
-    { PMU_VENDOR_INTEL, 6, 6, 0x35, 0x36, &bonnell },
-    { PMU_VENDOR_INTEL, 6, 6, 0x37, 0x37, &silvermont },
-    { PMU_VENDOR_INTEL, 6, 6, 0x4a, 0x4a, &silvermont },
-    { PMU_VENDOR_INTEL, 6, 6, 0x4c, 0x4d, &silvermont },
-    { PMU_VENDOR_INTEL, 6, 6, 0x5a, 0x5a, &silvermont },
-    { PMU_VENDOR_INTEL, 6, 6, 0x5d, 0x5d, &silvermont },
-    { PMU_VENDOR_INTEL, 6, 6, 0x75, 0x75, &silvermont },    /* Airmont */
-    { PMU_VENDOR_INTEL, 6, 6, 0x57, 0x57, &knights },
-    { PMU_VENDOR_INTEL, 6, 6, 0x85, 0x85, &knights },       /* Knights Mill */
-    { PMU_VENDOR_INTEL, 6, 6, 0x5c, 0x5c, &goldmont },
-    { PMU_VENDOR_INTEL, 6, 6, 0x5f, 0x5f, &goldmont },
-    { PMU_VENDOR_INTEL, 6, 6, 0x7a, 0x7a, &goldmont_plus },
-    { PMU_VENDOR_INTEL, 6, 6, 0x86, 0x86, &tremont },
-    { PMU_VENDOR_INTEL, 6, 6, 0x8a, 0x8a, &tremont },       /* Lakefield */
-    { PMU_VENDOR_INTEL, 6, 6, 0x96, 0x96, &tremont },
-    { PMU_VENDOR_INTEL, 6, 6, 0x9c, 0x9c, &tremont },
-    { PMU_VENDOR_INTEL, 6, 6, 0xaf, 0xaf, &crestmont },
-    /* What came later is architectural. */
-    { PMU_VENDOR_INTEL, 6, 6, 0x10, 0xff, &generic },
-    { PMU_VENDOR_INTEL, 15, 15, 0x00, 0x01, &p4 },
-    { PMU_VENDOR_INTEL, 15, 15, 0x02, 0x02, &p4_model2 },
-    { PMU_VENDOR_INTEL, 15, 15, 0x03, 0x06, &p4_model3 },
-    { PMU_VENDOR_INTEL, 0x12, 0x13, 0x00, 0xff, &generic },
-    { PMU_VENDOR_AMD, 0x06, 0x06, 0x00, 0xff, &k7 },
-    { PMU_VENDOR_AMD, 0x0f, 0x12, 0x00, 0xff, &k7 },
-    { PMU_VENDOR_AMD, 0x14, 0x14, 0x00, 0xff, &k7 },
-    { PMU_VENDOR_AMD, 0x16, 0x16, 0x00, 0xff, &k7 },
-    { PMU_VENDOR_AMD, 0x15, 0x15, 0x00, 0xff, &fam15h },
-    { PMU_VENDOR_AMD, 0x17, 0x17, 0x30, 0x4f, &zen2 },
-    { PMU_VENDOR_AMD, 0x17, 0x17, 0x60, 0xff, &zen2 },
-    { PMU_VENDOR_AMD, 0x17, 0x17, 0x00, 0xff, &zen },
-    { PMU_VENDOR_AMD, 0x18, 0x18, 0x00, 0xff, &hygon },
-    { PMU_VENDOR_AMD, 0x19, 0x19, 0x10, 0x1f, &zen4 },
-    { PMU_VENDOR_AMD, 0x19, 0x19, 0x60, 0xaf, &zen4 },
-    { PMU_VENDOR_AMD, 0x19, 0x19, 0x00, 0xff, &zen2 },      /* Zen 3 */
-    { PMU_VENDOR_AMD, 0x1a, 0x1a, 0x00, 0xff, &zen4 },      /* Zen 5 */
+    [CORE_GLM] = { "Goldmont", HAS_GLM, 4, 4, 48, BOTH_CAPS | PEBS(3), 0 },
+    [CORE_GLP] = { "Goldmont Plus", HAS_GLM, 4, 4, 48, BOTH_CAPS | PEBS(3), 0 },
+    [CORE_TNT] = { "Tremont", HAS_TNT, 5, 4, 48, BOTH_CAPS | PEBS(4), 0 },
+    [CORE_CMT] = { "Crestmont", HAS_CMT, 5, 8, 48, BOTH_CAPS | PEBS(4), 0 },
+    [CORE_K7] = { "K7", HAS_K7, 0, 4, 48, 0, 0 },
+    [CORE_15H] = { "Family 15h", HAS_15H, 0, 6, 48, 0, CORE_EXT },
+    [CORE_ZEN1] = { "Family 17h", HAS_ZEN1, 0, 6, 48, 0, CORE_EXT },
+    [CORE_ZEN2 ... CORE_ZEN3] = { "Family 17h", HAS_ZEN2, 0, 6, 48, 0,
+        CORE_EXT },
+    [CORE_HYGON] = { "Family 18h", HAS_ZEN1 | HAS_HYGON, 0, 6, 48, 0,
+        CORE_EXT },
+    [CORE_ZEN4] = { "PerfMonV2", HAS_ZEN4, 0, 6, 48, 0, CORE_EXT | V2 },
+    [CORE_ZX] = { "Zhaoxin", HAS_ZX, 2, 4, 48, 0, 0 },
 };
 
 const PmuFlavour *pmu_flavour(PmuVendor vendor, unsigned family, unsigned model)
 {
-    for (unsigned i = 0; i < ARRAY_SIZE(processors); i++) {
-        if (vendor == processors[i].vendor &&
-            family >= processors[i].first_family &&
-            family <= processors[i].last_family &&
-            model >= processors[i].first_model &&
-            model <= processors[i].last_model) {
-            return processors[i].flavour;
-        }
-    }
-    return NULL;
+    const PmuFlavour *f = &flavours[perfmon_core(vendor, family, model)];
+
+    return f->name ? f : NULL;
 }
 
 const char *pmu_flavour_name(const PmuFlavour *flavour)
@@ -220,8 +109,8 @@ bool pmu_is_netburst(const PmuFlavour *flavour)
 
 uint32_t pmu_netburst_has(const PmuFlavour *flavour)
 {
-    return (flavour != &p4_model3 ? NETBURST_IQ_ESCR : 0) |
-           (flavour != &p4 ? NETBURST_EXTENDED : 0);
+    return (flavour != &flavours[CORE_P4_MODEL3] ? NETBURST_IQ_ESCR : 0) |
+           (flavour != &flavours[CORE_P4] ? NETBURST_EXTENDED : 0);
 }
 
 void pmu_config_init(PmuConfig *config, const PmuFlavour *flavour)
@@ -312,7 +201,7 @@ void pmu_cpuid_80000022(const PmuConfig *config, uint32_t regs[4])
 /* From Pentium M on, Intel's have what Pentium 4 brought. */
 static bool since_pentium_m(const PmuConfig *config)
 {
-    return !pmu_is_amd(config) && config->flavour != &p6 &&
+    return !pmu_is_amd(config) && config->flavour != &flavours[CORE_P6] &&
            !pmu_old_kind(config->flavour);
 }
 
@@ -348,7 +237,8 @@ uint64_t pmu_pebs_mask(const PmuConfig *config)
     if (!pmu_has_pebs(config)) {
         return 0;
     }
-    if ((has & (SINCE_ICL | TNT_CMT)) || config->flavour == &goldmont_plus) {
+    if ((has & (SINCE_ICL | TNT_CMT)) ||
+        config->flavour == &flavours[CORE_GLP]) {
         return pmu_ones(config->counters) |
                pmu_ones(config->fixed) << STATUS_FIXED_SHIFT;
     }
