@@ -134,12 +134,10 @@ static void branch_cpuid(X86CPU *cpu, uint32_t leaf, uint32_t regs[4])
 
 static void last_branches(X86CPU *cpu, PerfmonBranch *last, unsigned n)
 {
-    BranchEntry e;
-
     for (unsigned i = 0; i < n &&
          branch_entry(&cpu->branch, &cpu->branch_config, cpu->branch_ring, i,
-                      &e); i++) {
-        last[i] = (PerfmonBranch) { e.from, e.to, e.info };
+                      &last[i]); i++) {
+        continue;
     }
 }
 
@@ -152,7 +150,7 @@ static PmuBranchInfo *get_branches(X86CPU *cpu)
                      branch_wants(s, config, true, frozen);
     PmuBranchInfo *info = g_new0(PmuBranchInfo, 1);
     PmuBranchRecordList **tail = &info->records;
-    BranchEntry e;
+    PerfmonBranch e;
 
     info->kind = g_strdup(branch_flavour_name(config->flavour));
     info->recording = wants & BRANCH_WANT_RECORDS;

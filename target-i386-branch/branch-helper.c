@@ -168,7 +168,7 @@ static void store_far(CPUX86State *env, uint64_t ip, bool hold)
 }
 
 static void record(CPUX86State *env, RetireRow row, uint64_t ip,
-                   BranchClass class, bool hold)
+                   unsigned class, bool hold)
 {
     X86CPU *cpu = env_archcpu(env);
     BranchTaken branch = {

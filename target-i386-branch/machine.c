@@ -77,7 +77,7 @@ bool branch_cpu_loaded(X86CPU *cpu)
         cpu->branch.lbr_ctl = env->msr_lbr_ctl;
         cpu->branch.lbr_depth = env->msr_lbr_depth;
         for (int i = 0; i < BRANCH_NR; i++) {
-            stack->entry[i] = (BranchEntry) {
+            stack->entry[i] = (PerfmonBranch) {
                 env->lbr_records[i].from, env->lbr_records[i].to,
                 env->lbr_records[i].info,
             };
@@ -100,9 +100,9 @@ static const VMStateDescription vmstate_entry = {
     .version_id = 1,
     .minimum_version_id = 1,
     .fields = (const VMStateField[]) {
-        VMSTATE_UINT64(from, BranchEntry),
-        VMSTATE_UINT64(to, BranchEntry),
-        VMSTATE_UINT64(info, BranchEntry),
+        VMSTATE_UINT64(from, PerfmonBranch),
+        VMSTATE_UINT64(to, PerfmonBranch),
+        VMSTATE_UINT64(info, PerfmonBranch),
         VMSTATE_END_OF_LIST()
     }
 };
@@ -114,7 +114,7 @@ static const VMStateDescription vmstate_records = {
     .fields = (const VMStateField[]) {
         VMSTATE_UINT64(tos, BranchStack),
         VMSTATE_STRUCT_ARRAY(entry, BranchStack, BRANCH_NR, 1,
-                             vmstate_entry, BranchEntry),
+                             vmstate_entry, PerfmonBranch),
         VMSTATE_END_OF_LIST()
     }
 };

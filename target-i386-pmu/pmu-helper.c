@@ -30,42 +30,14 @@ static PmuState *pmu_state(CPUX86State *env)
 static RetireWants pmu_retire_wants(CPUX86State *env, RetireRow row)
 {
     PmuState *s = pmu_state(env);
-    RetireWants wants = RETIRE_WANT_COUNT;
-    uint64_t wanted;
+    RetireWants wants;
 
     pmu_set_svm(s, &env_archcpu(env)->pmu_config, env->efer & MSR_EFER_SVME,
                 env->hflags & HF_GUEST_MASK);
-    wanted = pmu_wanted(s, row);
-    if (!wanted) {
-        /* It may be a PMI of BTS that pmu_retire_sync() takes. */
-        return perfmon_event(env, PERFMON_MAY_INTERRUPT) ?
-               RETIRE_WANT_COUNT : 0;
-    }
-    if (wanted & PMU_MISPREDICTED) {
-        wants |= RETIRE_WANT_CLASSES | RETIRE_WANT_PREDICT;
-    } else if (pmu_wants_classes(s, row)) {
-        wants |= RETIRE_WANT_CLASSES;
-    }
-    if (wanted & PMU_MEMORY) {
-        wants |= RETIRE_WANT_ACCESSES;
-    }
-    if (pmu_wants_caches(s, row)) {
-        wants |= RETIRE_WANT_ACCESSES | RETIRE_WANT_SOURCES;
-    }
-    if (pmu_wants_data(s, row)) {
-        wants |= RETIRE_WANT_SOURCES | RETIRE_WANT_STORY;
-    }
-    if (pmu_wants_fp(s, row)) {
-        wants |= RETIRE_WANT_FP;
-    }
-    if (pmu_wants_tlb(s, row)) {
-        wants |= RETIRE_WANT_TLB;
-    }
-    if (pmu_wants_fetches(s, row)) {
-        wants |= RETIRE_WANT_FETCHES |
-                 (wanted & PMU_BIT(PMU_FETCHES) ? RETIRE_WANT_LINES : 0);
-    }
-    return wants;
+    wants = pmu_wants(s, row);
+    /* It may be a PMI of BTS that pmu_retire_sync() takes. */
+    return !wants && perfmon_event(env, PERFMON_MAY_INTERRUPT) ?
+           RETIRE_WANT_COUNT : wants;
 }
 
 /*

@@ -97,6 +97,6 @@ static inline uint32_t branch_has(const BranchConfig *config)
 /* processors.c */
 bool branch_depth_exists(uint64_t depth);
 /* branch.c */
-BranchEntry branch_last(const BranchConfig *config, const BranchRing *ring);
+PerfmonBranch branch_last(const BranchConfig *config, const BranchRing *ring);
 
 #endif

@@ -168,18 +168,18 @@ static uint64_t get_type(const BranchRing *ring, unsigned i)
 }
 
 /* The record at a place, as registers show it. */
-static BranchEntry get_entry(const BranchConfig *config,
+static PerfmonBranch get_entry(const BranchConfig *config,
                              const BranchRing *ring, unsigned i)
 {
-    BranchEntry e = { ring->from[i], ring->to[i], ring->cycles[i] };
+    PerfmonBranch e = { ring->from[i], ring->to[i], ring->cycles[i] };
     uint64_t mispredicted = ring->what[i] & 1 ? MISPREDICTED : 0, cycles;
     bool known;
 
     if (ring->class[i] == BRANCH_WRITTEN) {
         return e;
     }
-    if (ring->class[i] == BRANCH_NONE) {
-        return (BranchEntry) { 0 };
+    if (ring->class[i] == RETIRE_BRANCH_NONE) {
+        return (PerfmonBranch) { 0 };
     }
     e.info = 0;
     cycles = get_cycles(config, ring, i, &known);
@@ -212,20 +212,20 @@ static BranchEntry get_entry(const BranchConfig *config,
 }
 
 /* All 0 is what is not recorded, either. */
-static void set_entry(BranchRing *ring, unsigned i, const BranchEntry *e)
+static void set_entry(BranchRing *ring, unsigned i, const PerfmonBranch *e)
 {
     ring->from[i] = e->from;
     ring->to[i] = e->to;
     ring->cycles[i] = e->info;
     ring->what[i] = 0;
     ring->class[i] = e->from || e->to || e->info ? BRANCH_WRITTEN :
-                     BRANCH_NONE;
+                     RETIRE_BRANCH_NONE;
 }
 
 /* The addresses alone, as the registers of the last branch show them. */
-BranchEntry branch_last(const BranchConfig *config, const BranchRing *ring)
+PerfmonBranch branch_last(const BranchConfig *config, const BranchRing *ring)
 {
-    BranchEntry e = get_entry(config, ring, nth(ring, 0));
+    PerfmonBranch e = get_entry(config, ring, nth(ring, 0));
 
     switch (config->flavour->format) {
     case FORMAT_TIME:
@@ -251,7 +251,7 @@ BranchEntry branch_last(const BranchConfig *config, const BranchRing *ring)
 static void set_last_branch(const BranchConfig *config, BranchRing *ring,
                             uint64_t from, uint64_t to)
 {
-    BranchEntry e = { from, to, 0 };
+    PerfmonBranch e = { from, to, 0 };
 
     if (config->flavour->format == FORMAT_V2 && (from || to)) {
         e.from = (from & ~MISPREDICTED) | ((from ^ from << 1) & MISPREDICTED);
@@ -357,7 +357,7 @@ PmuAccess branch_rdmsr(const BranchState *s, const BranchConfig *config,
     unsigned index;
     BranchReg reg;
     PmuAccess access = find_msr(s, config, msr, &reg, &index);
-    BranchEntry e, last = branch_last(config, ring);
+    PerfmonBranch e, last = branch_last(config, ring);
 
     if (access != PMU_MSR_OK) {
         return access;
@@ -441,11 +441,11 @@ static void write_entry(const BranchConfig *config, BranchRing *ring,
                         unsigned index, BranchReg reg, uint64_t val)
 {
     unsigned i = place(config, ring, index);
-    BranchEntry e = get_entry(config, ring, i);
+    PerfmonBranch e = get_entry(config, ring, i);
 
     switch (reg) {
     case REG_PACKED:
-        e = (BranchEntry) { (uint32_t)val, val >> 32, 0 };
+        e = (PerfmonBranch) { (uint32_t)val, val >> 32, 0 };
         break;
     case REG_FROM:
         e.from = val;
@@ -527,7 +527,7 @@ bool branch_has_lbrv(const BranchConfig *config)
 void branch_svm_save(const BranchState *s, const BranchConfig *config,
                      const BranchRing *ring, BranchSvm *save)
 {
-    BranchEntry e = branch_last(config, ring);
+    PerfmonBranch e = branch_last(config, ring);
 
     if (config->flavour->format == FORMAT_V2) {
         e.from ^= get_entry(config, ring, nth(ring, 0)).from & MISPREDICTED;
@@ -553,7 +553,7 @@ static unsigned visible(const BranchState *s, const BranchConfig *config)
 }
 
 bool branch_entry(const BranchState *s, const BranchConfig *config,
-                  const BranchRing *ring, unsigned n, BranchEntry *entry)
+                  const BranchRing *ring, unsigned n, PerfmonBranch *entry)
 {
     if (n >= visible(s, config)) {
         return false;
@@ -575,7 +575,7 @@ void branch_stack_save(const BranchState *s, const BranchConfig *config,
 }
 
 /* Bits of entries that registers of this processor cannot hold */
-static uint64_t foreign(const BranchConfig *config, const BranchEntry *e)
+static uint64_t foreign(const BranchConfig *config, const PerfmonBranch *e)
 {
     uint64_t bad = branch_has(config) & (HAS_INFO | HAS_ARCH) ? 0 : e->info;
 
@@ -595,7 +595,7 @@ bool branch_state_bad(const BranchState *s, const BranchConfig *config,
         return true;
     }
     for (unsigned n = 0; n < BRANCH_NR; n++) {
-        const BranchEntry *e = &stack->entry[n];
+        const PerfmonBranch *e = &stack->entry[n];
 
         bad |= n < visible(s, config) ? foreign(config, e) :
                e->from | e->to | e->info;

@@ -14,25 +14,20 @@
 #define BRANCH_H
 
 #include "perfmon/engine/perfmon.h"
+#include "retire/engine/retire.h"
 
 #define BRANCH_NR   32      /* places in a ring */
 
 /*
- * What a taken branch is.  The first six in this order, less one, are the types
- * of architectural records.
+ * What is in a ring beside near branches, which are a RetireBranch: that less
+ * one is their type in architectural records.  RETIRE_BRANCH_NONE: nothing is
+ * recorded here, and it reads 0.
  */
-typedef enum BranchClass {
-    BRANCH_NONE,            /* nothing is recorded here: it reads 0 */
-    BRANCH_JCC,             /* Jcc, J(E/R)CXZ, LOOPcc */
-    BRANCH_JMP_IND,         /* near, through a register or memory */
-    BRANCH_JMP_REL,         /* near, relative */
-    BRANCH_CALL_IND,
-    BRANCH_CALL_REL,
-    BRANCH_RET,             /* near */
-    BRANCH_FAR,             /* far JMP, CALL and RET, IRET, SYSCALL, ... */
+enum {
+    BRANCH_FAR = RETIRE_NR_BRANCHES,    /* far JMP, CALL, RET, IRET, ... */
     BRANCH_EVENT,           /* INT n and the like, interrupts, exceptions */
     BRANCH_WRITTEN,         /* not a branch: WRMSR was here, see BranchRing */
-} BranchClass;
+};
 
 /*
  * The last branches that were taken.  Translated code writes here what it
@@ -52,9 +47,9 @@ typedef struct BranchRing {
     uint64_t cycles[BRANCH_NR];     /* the clock, less @last before that */
     uint64_t what[BRANCH_NR];       /* bit 0: it was mispredicted */
     /*
-     * BranchClass.  The others do not matter where this is BRANCH_NONE; where
-     * it is BRANCH_WRITTEN, @from, @to and @cycles are the registers FROM, TO
-     * and INFO, as RDMSR is to show them.
+     * What it is.  The others do not matter where this is
+     * RETIRE_BRANCH_NONE; where it is BRANCH_WRITTEN, @from, @to and @cycles
+     * are the registers FROM, TO and INFO, as RDMSR is to show them.
      */
     uint64_t class[BRANCH_NR];
 } BranchRing;
@@ -84,7 +79,7 @@ static inline void branch_push(BranchRing *ring, uint64_t from, uint64_t to,
 static inline void branch_pop(BranchRing *ring)
 {
     ring->top -= 8;
-    ring->class[(uint8_t)(ring->top - ring->span) / 8] = BRANCH_NONE;
+    ring->class[(uint8_t)(ring->top - ring->span) / 8] = RETIRE_BRANCH_NONE;
 }
 
 /* A row of the table of processors; what is in it is the engine's. */
@@ -205,7 +200,7 @@ PmuAccess branch_wrmsr(BranchState *s, const BranchConfig *config,
  */
 #define BRANCH_WANT(class)      (1u << (class))     /* to be recorded */
 #define BRANCH_WANT_RECORDS     (BRANCH_WANT(BRANCH_WRITTEN) - \
-                                 BRANCH_WANT(BRANCH_JCC))
+                                 BRANCH_WANT(RETIRE_BRANCH_COND))
 /*
  * A near CALL, unless it is to the next instruction, is branch_push(), and a
  * RET is branch_pop(); if they are to be recorded.  Others are not.
@@ -223,7 +218,7 @@ uint32_t branch_wants(const BranchState *s, const BranchConfig *config,
 /* A branch that was taken, or an event that was delivered. */
 typedef struct BranchTaken {
     uint64_t from, to;
-    BranchClass class;      /* BRANCH_JCC to BRANCH_EVENT */
+    unsigned class;         /* RETIRE_BRANCH_COND to BRANCH_EVENT */
     bool mispredicted;
     bool from_os, to_os;    /* its CPL was, is 0 */
 } BranchTaken;
@@ -303,17 +298,12 @@ void branch_svm_save(const BranchState *s, const BranchConfig *config,
 void branch_svm_load(BranchState *s, const BranchConfig *config,
                      BranchRing *ring, const BranchSvm *save);
 
-/* A record as the registers FROM, TO and INFO show it, where there are such. */
-typedef struct BranchEntry {
-    uint64_t from, to, info;
-} BranchEntry;
-
 /*
  * The @n-th last record; false if the stack is not that deep.  All 0: empty.
  * For people, and for who stores records elsewhere.
  */
 bool branch_entry(const BranchState *s, const BranchConfig *config,
-                  const BranchRing *ring, unsigned n, BranchEntry *entry);
+                  const BranchRing *ring, unsigned n, PerfmonBranch *entry);
 
 /*
  * The ring, as it is migrated: nothing in it depends on how it is recorded.  In
@@ -322,7 +312,7 @@ bool branch_entry(const BranchState *s, const BranchConfig *config,
 typedef struct BranchStack {
     uint64_t tos;           /* 0 where there is no such register */
     uint64_t age;           /* of the last record, by the clock, plus 1; or 0 */
-    BranchEntry entry[BRANCH_NR];   /* the last one first */
+    PerfmonBranch entry[BRANCH_NR];   /* the last one first */
 } BranchStack;
 
 void branch_stack_save(const BranchState *s, const BranchConfig *config,

@@ -12,19 +12,19 @@ static const struct {
     uint32_t select;        /* SELECT: not to be recorded */
     uint32_t ctl;           /* IA32_LBR_CTL: to be recorded */
 } filters[] = {
-    { BRANCH_WANT(BRANCH_JCC), 1u << 2, 1u << 16 },
-    { BRANCH_WANT(BRANCH_CALL_REL), 1u << 3, 1u << 19 },
-    { BRANCH_WANT(BRANCH_CALL_IND), 1u << 4, 1u << 20 },
-    { BRANCH_WANT(BRANCH_RET), 1u << 5, 1u << 21 },
-    { BRANCH_WANT(BRANCH_JMP_IND), 1u << 6, 1u << 18 },
-    { BRANCH_WANT(BRANCH_JMP_REL), 1u << 7, 1u << 17 },
+    { BRANCH_WANT(RETIRE_BRANCH_COND), 1u << 2, 1u << 16 },
+    { BRANCH_WANT(RETIRE_BRANCH_CALL), 1u << 3, 1u << 19 },
+    { BRANCH_WANT(RETIRE_BRANCH_CALL_ABS), 1u << 4, 1u << 20 },
+    { BRANCH_WANT(RETIRE_BRANCH_RET), 1u << 5, 1u << 21 },
+    { BRANCH_WANT(RETIRE_BRANCH_JMP_ABS), 1u << 6, 1u << 18 },
+    { BRANCH_WANT(RETIRE_BRANCH_JMP), 1u << 7, 1u << 17 },
     { BRANCH_WANT(BRANCH_FAR) | BRANCH_WANT(BRANCH_EVENT),
       1u << 8, 1u << 22 },
 };
 
-#define CALL_STACK_WANTS    (BRANCH_WANT(BRANCH_CALL_REL) | \
-                             BRANCH_WANT(BRANCH_CALL_IND) | \
-                             BRANCH_WANT(BRANCH_RET))
+#define CALL_STACK_WANTS    (BRANCH_WANT(RETIRE_BRANCH_CALL) | \
+                             BRANCH_WANT(RETIRE_BRANCH_CALL_ABS) | \
+                             BRANCH_WANT(RETIRE_BRANCH_RET))
 
 /* Whether it is AMD's last branch only, which nothing selects or freezes. */
 static bool only_last(const BranchState *s, const BranchConfig *config)
@@ -122,7 +122,7 @@ void branch_record(BranchState *s, const BranchConfig *config,
     uint64_t from = branch->from;
 
     if (branch->class == BRANCH_EVENT && runs(s, config, frozen)) {
-        BranchEntry e = branch_last(config, ring);
+        PerfmonBranch e = branch_last(config, ring);
 
         s->ler_from = e.from;
         s->ler_to = e.to;
@@ -131,7 +131,8 @@ void branch_record(BranchState *s, const BranchConfig *config,
     if (!(wants & BRANCH_WANT(branch->class))) {
         return;
     }
-    if ((wants & BRANCH_WANT_CALL_STACK) && branch->class == BRANCH_RET) {
+    if ((wants & BRANCH_WANT_CALL_STACK) &&
+        branch->class == RETIRE_BRANCH_RET) {
         branch_pop(ring);
         return;
     }

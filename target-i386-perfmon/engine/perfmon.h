@@ -38,7 +38,7 @@ typedef enum PmuAccess {
 #define PMU_FREEZE_PERFMON_ON_PMI   (1u << 12)
 #define PMU_FREEZE_WHILE_SMM        (1u << 14)
 
-/* A last branch, as registers have it */
+/* A last branch, as the registers FROM, TO and INFO show it */
 typedef struct PerfmonBranch {
     uint64_t from, to, info;
 } PerfmonBranch;

@@ -143,35 +143,42 @@ static inline int64_t distance(PmuState *s, const PmuConfig *config,
     return left;
 }
 
-static bool needs_classes(uint64_t quantities)
+/* What counter @n, which runs, needs to know. */
+static RetireWants wants_of(const PmuState *s, const PmuConfig *config,
+                            unsigned n, const PmuCounter *counter)
 {
-    return quantities & ((BRANCHES & ~B(FAR)) | PMU_MISPREDICTED);
-}
+    uint64_t add = counter->add, all = add | counter->sub;
+    uint64_t loads = add & PMU_LOADS;
+    RetireWants wants = RETIRE_WANT_COUNT;
 
-static bool needs_caches(uint64_t quantities)
-{
-    uint64_t loads = quantities & PMU_LOADS;
-
-    return (loads && loads != PMU_LOADS) ||
-           (quantities & PMU_MEMORY & ~(PMU_LOADS | B(STORES) | B(LOCKED) |
-                                        PMU_FETCHED));
+    wants |= all & BRANCHES & ~B(FAR) ? RETIRE_WANT_CLASSES : 0;
+    wants |= all & PMU_MISPREDICTED ?
+             RETIRE_WANT_CLASSES | RETIRE_WANT_PREDICT : 0;
+    wants |= all & PMU_MEMORY ? RETIRE_WANT_ACCESSES : 0;
+    wants |= all & B(FLOATING) ? RETIRE_WANT_FP : 0;
+    /* What is more than how many loads, stores and locked loads there are */
+    wants |= (loads && loads != PMU_LOADS) ||
+             (add & PMU_MEMORY & ~(PMU_LOADS | B(STORES) | B(LOCKED) |
+                                   PMU_FETCHED)) ? RETIRE_WANT_SOURCES : 0;
+    wants |= add & PMU_TLB ? RETIRE_WANT_TLB : 0;
+    wants |= add & PMU_FETCHED ? RETIRE_WANT_FETCHES : 0;
+    wants |= add & B(FETCHES) ? RETIRE_WANT_LINES : 0;
+    if (counter->pebs && pmu_pebs_data(s, config, n)) {
+        wants |= RETIRE_WANT_SOURCES | RETIRE_WANT_STORY;
+        /* Nehalem's records have no bit for what DTLB has. */
+        wants |= config->flavour->has & NEHALEMS ? 0 : RETIRE_WANT_TLB;
+    }
+    return wants;
 }
 
 /* The registers have changed; nothing is pending. */
 static void update(PmuState *s, const PmuConfig *config)
 {
-    s->wanted[RETIRE_OS] = s->wanted[RETIRE_USR] = 0;
-    s->classes[RETIRE_OS] = s->classes[RETIRE_USR] = false;
-    s->caches[RETIRE_OS] = s->caches[RETIRE_USR] = false;
-    s->fp[RETIRE_OS] = s->fp[RETIRE_USR] = false;
-    s->tlb[RETIRE_OS] = s->tlb[RETIRE_USR] = false;
-    s->fetches[RETIRE_OS] = s->fetches[RETIRE_USR] = false;
-    s->data[RETIRE_OS] = s->data[RETIRE_USR] = false;
-    s->tags[RETIRE_OS] = s->tags[RETIRE_USR] = false;
-    s->memory_interrupts = false;
-    if (s->clocks) {
-        s->wanted[RETIRE_OS] = s->wanted[RETIRE_USR] = B(INSNS);
+    for (int r = 0; r < RETIRE_NR_ROWS; r++) {
+        s->wanted[r] = s->clocks ? B(INSNS) : 0;
+        s->wants[r] = s->clocks ? RETIRE_WANT_COUNT : 0;
     }
+    s->memory_interrupts = false;
     s->running = 0;
     for (unsigned n = 0; n < nr_counters(config); n++) {
         const PmuCounter *counter = counter_of(s, config, n);
@@ -181,23 +188,12 @@ static void update(PmuState *s, const PmuConfig *config)
         for (int r = 0; r < RETIRE_NR_ROWS; r++) {
             if (counter->rows >> r & 1) {
                 s->wanted[r] |= counter->add | counter->sub | B(INSNS);
-                s->classes[r] |= needs_classes(counter->add | counter->sub);
-                s->caches[r] |= needs_caches(counter->add);
-                s->fp[r] |= (counter->add | counter->sub) & B(FLOATING);
-                s->tlb[r] |= counter->add & PMU_TLB;
-                s->fetches[r] |= counter->add & PMU_FETCHED;
-                s->data[r] |= counter->pebs && pmu_pebs_data(s, config, n);
-                s->tags[r] |= counter->add & B(TAGGED);
+                s->wants[r] |= wants_of(s, config, n, counter);
                 s->memory_interrupts |= counter->interrupts &&
                                         (counter->add &
                                          (PMU_MEMORY | B(FLOATING)));
             }
         }
-    }
-    if (!(config->flavour->has & NEHALEMS)) {
-        /* Their records have no bit for that. */
-        s->tlb[RETIRE_OS] |= s->data[RETIRE_OS];
-        s->tlb[RETIRE_USR] |= s->data[RETIRE_USR];
     }
     s->wanted[RETIRE_OS] &= PMU_BIT(PMU_NR_COUNTED) - 1;
     s->wanted[RETIRE_USR] &= PMU_BIT(PMU_NR_COUNTED) - 1;

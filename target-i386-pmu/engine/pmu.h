@@ -136,14 +136,8 @@ typedef struct PmuState {
     /* The rest follows from the above and from what has been counted since. */
     PmuCounter counter[PMU_NR_COUNTERS];
     uint32_t running;                   /* a bit for each that has rows */
-    uint64_t wanted[RETIRE_NR_ROWS];       /* see pmu_wanted() */
-    bool classes[RETIRE_NR_ROWS];          /* see pmu_wants_classes() */
-    bool caches[RETIRE_NR_ROWS];           /* see pmu_wants_caches() */
-    bool fp[RETIRE_NR_ROWS];               /* see pmu_wants_fp() */
-    bool tlb[RETIRE_NR_ROWS];              /* see pmu_wants_tlb() */
-    bool fetches[RETIRE_NR_ROWS];          /* see pmu_wants_fetches() */
-    bool data[RETIRE_NR_ROWS];             /* see pmu_wants_data() */
-    bool tags[RETIRE_NR_ROWS];             /* see pmu_tags() */
+    uint64_t wanted[RETIRE_NR_ROWS];    /* see pmu_wanted() */
+    RetireWants wants[RETIRE_NR_ROWS];  /* see pmu_wants() */
     bool memory_interrupts;     /* a counter of memory accesses, or FP, does */
     /*
      * Not taken by pmu_sync() yet.  BTS sets it at its threshold: that PMI
@@ -296,53 +290,18 @@ static inline uint64_t pmu_wanted(const PmuState *s, RetireRow row)
 }
 
 /*
- * Whether near branches are counted in @row, or mispredicted ones, so that it
- * matters of which quantity each is.
+ * What an observer has to want for that; 0 if no counter runs there.  Without
+ * RETIRE_WANT_CLASSES, near branches are not counted; without
+ * RETIRE_WANT_SOURCES, loads may be counted as any of PMU_LOADS.
  */
-static inline bool pmu_wants_classes(const PmuState *s, RetireRow row)
+static inline RetireWants pmu_wants(const PmuState *s, RetireRow row)
 {
-    return s->classes[row];
-}
-
-/*
- * Whether more than the number of loads, stores and locked loads matters in
- * @row.  If not, loads may be counted as any of PMU_LOADS.
- */
-static inline bool pmu_wants_caches(const PmuState *s, RetireRow row)
-{
-    return s->caches[row];
-}
-
-/* Whether floating-point instructions matter in @row. */
-static inline bool pmu_wants_fp(const PmuState *s, RetireRow row)
-{
-    return s->fp[row];
+    return s->wants[row];
 }
 
 /* @n[RETIRE_FP(width, kind)] are counted in @row; as pmu_count(). */
 void pmu_count_fp(PmuState *s, const PmuConfig *config, RetireRow row,
                   const uint64_t n[RETIRE_NR_FP]);
-
-/* Whether it matters which pages have entries in DTLB. */
-static inline bool pmu_wants_tlb(const PmuState *s, RetireRow row)
-{
-    return s->tlb[row];
-}
-
-/* The same of fetches, and of lines of code. */
-static inline bool pmu_wants_fetches(const PmuState *s, RetireRow row)
-{
-    return s->fetches[row];
-}
-
-/*
- * Whether records of PEBS may have an access of their instruction, and whether
- * it has been in the caches; as pmu_wants_tlb(), which says the same of pages.
- */
-static inline bool pmu_wants_data(const PmuState *s, RetireRow row)
-{
-    return s->data[row];
-}
 
 /*
  * @n of @quantity, one of those below PMU_NR_COUNTED, have been counted in
@@ -477,19 +436,19 @@ void pmu_pebs_forget(PmuState *s, const PmuConfig *config);
 
 static inline bool pmu_tags(const PmuState *s, RetireRow row)
 {
-    return s->tags[row];
+    return s->wanted[row] & PMU_BIT(PMU_TAGGED);
 }
 
 /* How many instructions may retire in @row before one that may be tagged */
 static inline uint32_t pmu_tag_distance(const PmuState *s, RetireRow row)
 {
-    return s->tags[row] ? s->tag_left : UINT32_MAX;
+    return pmu_tags(s, row) ? s->tag_left : UINT32_MAX;
 }
 
 /* @n instructions have retired, no more than that; none of them was tagged. */
 static inline void pmu_tag_pass(PmuState *s, RetireRow row, uint32_t n)
 {
-    if (s->tags[row]) {
+    if (pmu_tags(s, row)) {
         s->tag_left -= n;
     }
 }

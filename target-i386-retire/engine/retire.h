@@ -18,7 +18,7 @@ typedef enum RetireRow {
     RETIRE_NR_ROWS
 } RetireRow;
 
-/* What a branch is, for filters and for its prediction; as BranchClass */
+/* What a branch is, for filters and for its prediction */
 typedef enum RetireBranch {
     RETIRE_BRANCH_NONE,     /* not a branch, or one that is never counted */
     RETIRE_BRANCH_COND,     /* Jcc, J(E/R)CXZ, LOOPcc */

@@ -82,12 +82,12 @@ static void same_shown(const Shown *a, const char *what)
  * The model: by what RDMSR shows of its registers, records are in slots, with
  * or without a TOS.
  */
-static BranchEntry model[BRANCH_NR];        /* the last one first */
+static PerfmonBranch model[BRANCH_NR];        /* the last one first */
 static unsigned depth;
 
 static unsigned get_depth(void)
 {
-    BranchEntry e;
+    PerfmonBranch e;
     unsigned n = 0;
 
     while (branch_entry(&state, &config, &ring, n, &e)) {
@@ -110,7 +110,7 @@ static void check_model(const char *what)
         fail("the depth");
     }
     for (unsigned n = 0; n < depth; n++) {
-        BranchEntry e;
+        PerfmonBranch e;
 
         branch_entry(&state, &config, &ring, n, &e);
         if (memcmp(&e, &model[n], sizeof(e))) {
@@ -130,14 +130,14 @@ static uint64_t get_tos(void)
 static void record_one(uint8_t how)
 {
     BranchTaken branch = {
-        .class = BRANCH_JCC + (how & 7),
+        .class = RETIRE_BRANCH_COND + (how & 7),
         .mispredicted = how & 8, .from_os = how & 16, .to_os = how & 32,
         .from = take(3), .to = take(3),
     };
     bool frozen = (how & 0xc0) == 0xc0, has_tos;
     uint32_t wants = branch_wants(&state, &config, branch.to_os, frozen);
     uint64_t tos = get_tos(), unused;
-    BranchEntry newest = { 0 };
+    PerfmonBranch newest = { 0 };
 
     has_tos = branch_rdmsr(&state, &config, &ring, TOS, &unused) ==
               PMU_MSR_OK;
@@ -151,7 +151,7 @@ static void record_one(uint8_t how)
     if (!depth) {
         fail("recorded, and nothing to record it in");
     }
-    if ((wants & BRANCH_WANT_CALL_STACK) && branch.class == BRANCH_RET) {
+    if ((wants & BRANCH_WANT_CALL_STACK) && branch.class == RETIRE_BRANCH_RET) {
         memmove(&model[0], &model[1], (depth - 1) * sizeof(model[0]));
         model[depth - 1] = newest;
         check_model("a return");

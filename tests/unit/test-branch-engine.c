@@ -164,7 +164,7 @@ static uint32_t wants(bool os)
 }
 
 /* A branch behind @insns instructions */
-static void take(BranchClass class, uint64_t from, uint64_t to, bool os,
+static void take(unsigned class, uint64_t from, uint64_t to, bool os,
                  uint64_t insns, bool mispredicted)
 {
     BranchTaken branch = {
@@ -178,7 +178,7 @@ static void take(BranchClass class, uint64_t from, uint64_t to, bool os,
 
 static void jmp(uint64_t from, uint64_t to)
 {
-    take(BRANCH_JMP_REL, from, to, false, 1, false);
+    take(RETIRE_BRANCH_JMP, from, to, false, 1, false);
 }
 
 static void event(uint64_t from, uint64_t to)
@@ -337,7 +337,7 @@ static void test_flavours(void)
     for (unsigned i = 0; i < G_N_ELEMENTS(cpus); i++) {
         const Cpu *c = &cpus[i];
         bool packed = c->depth == 8 && !c->from;
-        BranchEntry e;
+        PerfmonBranch e;
 
         be(c);
         g_assert_cmpstr(branch_flavour_name(config.flavour), ==, c->name);
@@ -552,7 +552,7 @@ static void test_formats(void)
         { SAPPHIRE_RAPIDS, KERNEL, KERNEL + 64,
           MISPREDICTED | 1ull << 60 | 5ull << 56 | 60 },
     };
-    BranchEntry e;
+    PerfmonBranch e;
 
     for (unsigned i = 0; i < G_N_ELEMENTS(tests); i++) {
         bool shown = tests[i].model != CORE2 && tests[i].model != SILVERMONT;
@@ -565,14 +565,14 @@ static void test_formats(void)
         g_assert_cmpint(!!(wants(false) & BRANCH_WANT_PREDICTIONS), ==, shown);
         g_assert_cmpint(!!(wants(false) & BRANCH_WANT_CYCLES), ==,
                         info || tests[i].model == GOLDMONT);
-        take(BRANCH_RET, USER, USER + 5, false, 1, false);
-        take(BRANCH_RET, KERNEL, KERNEL + 64, true, 20, true);
+        take(RETIRE_BRANCH_RET, USER, USER + 5, false, 1, false);
+        take(RETIRE_BRANCH_RET, KERNEL, KERNEL + 64, true, 20, true);
         g_assert_true(branch_entry(&state, &config, &ring, 0, &e));
         g_assert_cmphex(e.from, ==, tests[i].from | flag);
         g_assert_cmphex(e.to, ==, tests[i].to);
         g_assert_cmphex(e.info, ==, tests[i].info);
         /* The same, predicted */
-        take(BRANCH_RET, KERNEL, KERNEL + 64, true, 20, false);
+        take(RETIRE_BRANCH_RET, KERNEL, KERNEL + 64, true, 20, false);
         g_assert_true(branch_entry(&state, &config, &ring, 0, &e));
         g_assert_cmphex(e.from, ==, tests[i].from & ~flag);
         g_assert_cmphex(e.info, ==, tests[i].info & ~MISPREDICTED);
@@ -588,29 +588,30 @@ static void test_formats(void)
     be_intel(SKYLAKE);
     start();
     jmp(1, 2);
-    take(BRANCH_JMP_REL, 1, 2, false, 0xfffe, false);
+    take(RETIRE_BRANCH_JMP, 1, 2, false, 0xfffe, false);
     g_assert_cmphex(rd(LBR_INFO + rd(LBR_TOS)), ==, 0xfffe);
-    take(BRANCH_JMP_REL, 1, 2, false, 0, false);
+    take(RETIRE_BRANCH_JMP, 1, 2, false, 0, false);
     g_assert_cmphex(rd(LBR_INFO + rd(LBR_TOS)), ==, 0);
-    take(BRANCH_JMP_REL, 1, 2, false, 0xffff, false);
+    take(RETIRE_BRANCH_JMP, 1, 2, false, 0xffff, false);
     g_assert_cmphex(rd(LBR_INFO + rd(LBR_TOS)), ==, 0xffff);
-    take(BRANCH_JMP_REL, 1, 2, false, 0x10000, false);
+    take(RETIRE_BRANCH_JMP, 1, 2, false, 0x10000, false);
     g_assert_cmphex(rd(LBR_INFO + rd(LBR_TOS)), ==, 0xffff);
     config.insn_clocks = 1000;
-    take(BRANCH_JMP_REL, 1, 2, false, 65, false);
+    take(RETIRE_BRANCH_JMP, 1, 2, false, 65, false);
     g_assert_cmphex(rd(LBR_INFO + rd(LBR_TOS)), ==, 65000);
     for (int bit = 16; bit < 62; bit++) {
-        take(BRANCH_JMP_REL, 1, 2, false, 1ull << bit, false);
+        take(RETIRE_BRANCH_JMP, 1, 2, false, 1ull << bit, false);
         g_assert_cmphex(rd(LBR_INFO + rd(LBR_TOS)), ==, 0xffff);
     }
 
     /* Types */
     be_intel(SAPPHIRE_RAPIDS);
     start();
-    for (BranchClass class = BRANCH_JCC; class <= BRANCH_EVENT; class++) {
+    for (unsigned class = RETIRE_BRANCH_COND; class <= BRANCH_EVENT; class++) {
         static const uint8_t types[] = {
-            [BRANCH_JCC] = 0, [BRANCH_JMP_IND] = 1, [BRANCH_JMP_REL] = 2,
-            [BRANCH_CALL_IND] = 3, [BRANCH_CALL_REL] = 4, [BRANCH_RET] = 5,
+            [RETIRE_BRANCH_COND] = 0, [RETIRE_BRANCH_JMP_ABS] = 1,
+            [RETIRE_BRANCH_JMP] = 2, [RETIRE_BRANCH_CALL_ABS] = 3,
+            [RETIRE_BRANCH_CALL] = 4, [RETIRE_BRANCH_RET] = 5,
             [BRANCH_FAR] = 8, [BRANCH_EVENT] = 8,
         };
 
@@ -623,8 +624,8 @@ static void test_formats(void)
     start();
     g_assert_cmphex(wants(true), ==,
                     BRANCH_WANT_RECORDS | BRANCH_WANT_PREDICTIONS);
-    take(BRANCH_JCC, KERNEL, KERNEL + 2, true, 1, true);
-    take(BRANCH_JCC, USER, USER + 2, true, 1, false);
+    take(RETIRE_BRANCH_COND, KERNEL, KERNEL + 2, true, 1, true);
+    take(RETIRE_BRANCH_COND, USER, USER + 2, true, 1, false);
     g_assert_cmphex(rd(V2_FROM), ==, USER);
     g_assert_cmphex(rd(V2_TO), ==, (USER + 2) | V2_VALID);
     g_assert_cmphex(rd(V2_FROM + 2), ==, KERNEL);
@@ -633,7 +634,7 @@ static void test_formats(void)
     g_assert_cmphex(rd(V2_TO + 4), ==, 0);
     g_assert_cmphex(rd(LAST_FROM), ==, USER);
     g_assert_cmphex(rd(LAST_TO), ==, USER + 2);
-    take(BRANCH_JCC, KERNEL, KERNEL + 2, true, 1, false);
+    take(RETIRE_BRANCH_COND, KERNEL, KERNEL + 2, true, 1, false);
     g_assert_cmphex(rd(V2_FROM), ==, KERNEL & ~MISPREDICTED);
     g_assert_cmphex(rd(LAST_FROM), ==, KERNEL);
     g_assert_cmphex(rd(LAST_TO), ==, KERNEL + 2);
@@ -685,7 +686,8 @@ static void test_probe(void)
             /* Again with records in it */
             start();
             for (unsigned n = 0; n < 21; n++) {
-                take(BRANCH_JCC, KERNEL + rnd() % 4096, USER + rnd() % 4096,
+                take(RETIRE_BRANCH_COND, KERNEL + rnd() % 4096,
+                     USER + rnd() % 4096,
                      true, rnd() % 100000, rnd() & 1);
             }
         }
@@ -757,11 +759,11 @@ static void test_ler(void)
         start();
         event(1, 2);
         g_assert_cmphex(rd(ler_from), ==, 0);
-        take(BRANCH_RET, KERNEL, KERNEL + 16, true, 7, true);
+        take(RETIRE_BRANCH_RET, KERNEL, KERNEL + 16, true, 7, true);
         event(KERNEL + 16, KERNEL + 32);
         g_assert_cmphex(rd(ler_from), ==, KERNEL);
         g_assert_cmphex(rd(ler_to), ==, KERNEL + 16);
-        take(BRANCH_RET, USER, USER + 16, false, 7, true);
+        take(RETIRE_BRANCH_RET, USER, USER + 16, false, 7, true);
         event(USER + 16, KERNEL + 32);
         g_assert_cmphex(rd(ler_from), ==, USER);
         g_assert_cmphex(rd(ler_to), ==, USER + 16);
@@ -785,10 +787,10 @@ static void test_ler(void)
 typedef struct Model {
     unsigned depth, tos;
     bool moves;             /* there is no TOS */
-    BranchEntry e[BRANCH_NR];
+    PerfmonBranch e[BRANCH_NR];
 } Model;
 
-static void model_push(Model *m, const BranchEntry *e)
+static void model_push(Model *m, const PerfmonBranch *e)
 {
     if (m->moves) {
         memmove(&m->e[1], &m->e[0], sizeof(m->e[0]) * (m->depth - 1));
@@ -801,7 +803,7 @@ static void model_push(Model *m, const BranchEntry *e)
 
 static void model_pop(Model *m)
 {
-    BranchEntry none = { 0 };
+    PerfmonBranch none = { 0 };
 
     if (m->moves) {
         memmove(&m->e[0], &m->e[1], sizeof(m->e[0]) * (m->depth - 1));
@@ -819,7 +821,7 @@ static void check_model(const Cpu *c, const Model *m)
     }
     for (unsigned n = 0; n < m->depth; n++) {
         unsigned nth = m->moves ? n : (m->tos + m->depth - n) % m->depth;
-        BranchEntry e;
+        PerfmonBranch e;
 
         g_assert_cmphex(rd(c->from + n * c->step), ==, m->e[n].from);
         g_assert_cmphex(rd(c->to + n * c->step), ==, m->e[n].to);
@@ -832,10 +834,10 @@ static void check_model(const Cpu *c, const Model *m)
 }
 
 /* What a record of a CALL between small addresses is shown as */
-static BranchEntry shown(const Cpu *c, uint64_t from, uint64_t to,
+static PerfmonBranch shown(const Cpu *c, uint64_t from, uint64_t to,
                          unsigned insns, bool mispredicted, bool first)
 {
-    BranchEntry e = { from, to, 0 };
+    PerfmonBranch e = { from, to, 0 };
     uint64_t flag = mispredicted ? MISPREDICTED : 0;
 
     insns = first ? 0 : insns;
@@ -890,7 +892,7 @@ static void run_model(const Cpu *c, bool call_stack, unsigned depth)
     for (int i = 0; i < 4000; i++) {
         unsigned op = rnd() % 64, n = rnd() % m.depth;
         uint64_t val = rnd() & (rnd() % 2 ? UINT64_MAX : 0);
-        BranchEntry e;
+        PerfmonBranch e;
 
         switch (op) {
         case 0:
@@ -923,7 +925,7 @@ static void run_model(const Cpu *c, bool call_stack, unsigned depth)
             break;
         default:
             if (call_stack && op % 2) {
-                take(BRANCH_RET, 1, 2, false, op, false);
+                take(RETIRE_BRANCH_RET, 1, 2, false, op, false);
                 model_pop(&m);
                 /* It is not recorded. */
                 now -= op;
@@ -932,7 +934,7 @@ static void run_model(const Cpu *c, bool call_stack, unsigned depth)
                 uint64_t from = rnd() & 0xffffff, to = rnd() & 0xffffff;
 
                 e = shown(c, from, to, op, mispredicted, first);
-                take(BRANCH_CALL_REL, from, to, false, op, mispredicted);
+                take(RETIRE_BRANCH_CALL, from, to, false, op, mispredicted);
                 model_push(&m, &e);
                 first = false;
             }
@@ -972,9 +974,12 @@ static void test_model(void)
 static void test_select(void)
 {
     static const uint32_t classes[] = {
-        [2] = BRANCH_WANT(BRANCH_JCC), [3] = BRANCH_WANT(BRANCH_CALL_REL),
-        [4] = BRANCH_WANT(BRANCH_CALL_IND), [5] = BRANCH_WANT(BRANCH_RET),
-        [6] = BRANCH_WANT(BRANCH_JMP_IND), [7] = BRANCH_WANT(BRANCH_JMP_REL),
+        [2] = BRANCH_WANT(RETIRE_BRANCH_COND),
+        [3] = BRANCH_WANT(RETIRE_BRANCH_CALL),
+        [4] = BRANCH_WANT(RETIRE_BRANCH_CALL_ABS),
+        [5] = BRANCH_WANT(RETIRE_BRANCH_RET),
+        [6] = BRANCH_WANT(RETIRE_BRANCH_JMP_ABS),
+        [7] = BRANCH_WANT(RETIRE_BRANCH_JMP),
         [8] = BRANCH_WANT(BRANCH_FAR) | BRANCH_WANT(BRANCH_EVENT),
     };
 
@@ -1057,12 +1062,12 @@ static void test_arch(void)
     static const struct {
         uint32_t ctl, wants;
     } tests[] = {
-        { 1u << 16, BRANCH_WANT(BRANCH_JCC) },
-        { 1u << 17, BRANCH_WANT(BRANCH_JMP_REL) },
-        { 1u << 18, BRANCH_WANT(BRANCH_JMP_IND) },
-        { 1u << 19, BRANCH_WANT(BRANCH_CALL_REL) },
-        { 1u << 20, BRANCH_WANT(BRANCH_CALL_IND) },
-        { 1u << 21, BRANCH_WANT(BRANCH_RET) },
+        { 1u << 16, BRANCH_WANT(RETIRE_BRANCH_COND) },
+        { 1u << 17, BRANCH_WANT(RETIRE_BRANCH_JMP) },
+        { 1u << 18, BRANCH_WANT(RETIRE_BRANCH_JMP_ABS) },
+        { 1u << 19, BRANCH_WANT(RETIRE_BRANCH_CALL) },
+        { 1u << 20, BRANCH_WANT(RETIRE_BRANCH_CALL_ABS) },
+        { 1u << 21, BRANCH_WANT(RETIRE_BRANCH_RET) },
         { 1u << 22, BRANCH_WANT(BRANCH_FAR) | BRANCH_WANT(BRANCH_EVENT) },
     };
     uint32_t regs[4] = { 1, 2, 3, 4 };
@@ -1101,8 +1106,9 @@ static void test_arch(void)
     }
     wr(ARCH_CTL, CTL_CALL_STACK);
     g_assert_cmphex(wants(false), ==, BRANCH_WANT_CALL_STACK |
-                    BRANCH_WANT(BRANCH_CALL_REL) |
-                    BRANCH_WANT(BRANCH_CALL_IND) | BRANCH_WANT(BRANCH_RET) |
+                    BRANCH_WANT(RETIRE_BRANCH_CALL) |
+                    BRANCH_WANT(RETIRE_BRANCH_CALL_ABS) |
+                    BRANCH_WANT(RETIRE_BRANCH_RET) |
                     BRANCH_WANT_PREDICTIONS | BRANCH_WANT_CYCLES);
 
     /* Where a branch comes from that goes to another CPL */
@@ -1158,7 +1164,8 @@ static void test_call_stack(void)
         start();
         wr(LBR_SELECT, SEL_CALL_STACK);
         for (unsigned n = 0; n < calls; n++) {
-            take(BRANCH_CALL_IND, 0x1000 + n, 0x2000 + n, false, 1, false);
+            take(RETIRE_BRANCH_CALL_ABS, 0x1000 + n, 0x2000 + n, false, 1,
+                 false);
             jmp(1, 2);
             event(3, 4);
         }
@@ -1174,7 +1181,7 @@ static void test_call_stack(void)
 
             g_assert_cmphex(rd(HIGH_FROM + top), ==,
                             n < depth ? 0x1000 + calls - 1 - n : 0);
-            take(BRANCH_RET, 5, 6, false, 1, false);
+            take(RETIRE_BRANCH_RET, 5, 6, false, 1, false);
             g_assert_cmphex(rd(LBR_TOS), ==, (top - 1) % depth);
             g_assert_cmphex(rd(HIGH_FROM + top) | rd(HIGH_TO + top), ==, 0);
         }
@@ -1503,7 +1510,7 @@ static void test_load(void)
     g_assert_cmpint(stack.age, ==, 0);
     start();
     jmp(1, 2);
-    take(BRANCH_JCC, 3, 4, false, 10, true);
+    take(RETIRE_BRANCH_COND, 3, 4, false, 10, true);
     now += 5;
     branch_stack_save(&state, &config, &ring, now, &stack);
     g_assert_cmphex(stack.tos, ==, 2);
@@ -1516,13 +1523,13 @@ static void test_load(void)
     g_assert_cmphex(rd(LBR_TOS), ==, 2);
     g_assert_cmphex(rd(LBR_INFO + 2), ==, MISPREDICTED | 10);
     g_assert_cmphex(rd(HIGH_FROM + 1), ==, 1);
-    take(BRANCH_JCC, 5, 6, false, 7, false);
+    take(RETIRE_BRANCH_COND, 5, 6, false, 7, false);
     g_assert_cmphex(rd(LBR_INFO + 3), ==, 12);
     /* A stream that does not know of it */
     memset(&stack, 0, sizeof(stack));
     branch_stack_load(&state, &config, &ring, now, &stack);
     g_assert_cmphex(rd(LBR_TOS) | rd(HIGH_FROM + 3), ==, 0);
-    take(BRANCH_JCC, 5, 6, false, 7, false);
+    take(RETIRE_BRANCH_COND, 5, 6, false, 7, false);
     g_assert_cmphex(rd(LBR_INFO + 1), ==, 0);
 }
 

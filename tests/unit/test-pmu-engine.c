@@ -115,6 +115,12 @@ static bool run(RetireRow row, uint64_t n)
     return pmu_sync(&pmu, &config);
 }
 
+/* Whether @want is wanted in @row. */
+static bool wants(RetireRow row, RetireWants want)
+{
+    return pmu_wants(&pmu, row) & want;
+}
+
 /*
  * Which processors there are, and what CPUID says of them.
  */
@@ -2137,13 +2143,13 @@ static void test_events(void)
             g_assert_cmphex(pmu_wanted(&pmu, RETIRE_USR), ==,
                             quantities ? (quantities & ONES(PMU_NR_COUNTED)) |
                                          Q(INSNS) : 0);
-            g_assert_cmpint(pmu_wants_classes(&pmu, RETIRE_USR), ==,
+            g_assert_cmpint(wants(RETIRE_USR, RETIRE_WANT_CLASSES), ==,
                             (quantities & (Q_NEAR | Q_M_ALL)) != 0);
-            g_assert_cmpint(pmu_wants_tlb(&pmu, RETIRE_USR), ==,
+            g_assert_cmpint(wants(RETIRE_USR, RETIRE_WANT_TLB), ==,
                             (quantities & Q_TLB) != 0);
-            g_assert_cmpint(pmu_wants_fetches(&pmu, RETIRE_USR), ==,
+            g_assert_cmpint(wants(RETIRE_USR, RETIRE_WANT_FETCHES), ==,
                             (quantities & Q_FETCHED) != 0);
-            g_assert_cmpint(pmu_wants_caches(&pmu, RETIRE_USR), ==,
+            g_assert_cmpint(wants(RETIRE_USR, RETIRE_WANT_SOURCES), ==,
                             (quantities & Q_MEMORY & ~Q_FETCHED &
                              ~(Q_LOADS | Q(STORES) | Q(LOCKED))) ||
                             ((quantities & Q_LOADS) &&
@@ -2193,18 +2199,18 @@ static void test_not_modelled(void)
 static void test_classes(void)
 {
     be_intel(0x5e);
-    g_assert_false(pmu_wants_classes(&pmu, RETIRE_USR));
+    g_assert_false(wants(RETIRE_USR, RETIRE_WANT_CLASSES));
     wr(PERFEVTSEL(0), USR | EN | 0xc0);
     wr(PERFEVTSEL(1), RUN | 0x40c4);
-    g_assert_false(pmu_wants_classes(&pmu, RETIRE_USR));
+    g_assert_false(wants(RETIRE_USR, RETIRE_WANT_CLASSES));
     wr(PERFEVTSEL(2), USR | EN | 0x00c4);
-    g_assert_true(pmu_wants_classes(&pmu, RETIRE_USR));
-    g_assert_false(pmu_wants_classes(&pmu, RETIRE_OS));
+    g_assert_true(wants(RETIRE_USR, RETIRE_WANT_CLASSES));
+    g_assert_false(wants(RETIRE_OS, RETIRE_WANT_CLASSES));
     wr(PERFEVTSEL(2), OS | EN | INV | CMASK(1) | 0x00c4);
-    g_assert_false(pmu_wants_classes(&pmu, RETIRE_USR));
-    g_assert_true(pmu_wants_classes(&pmu, RETIRE_OS));
+    g_assert_false(wants(RETIRE_USR, RETIRE_WANT_CLASSES));
+    g_assert_true(wants(RETIRE_OS, RETIRE_WANT_CLASSES));
     wr(PERFEVTSEL(2), OS | 0x00c4);
-    g_assert_false(pmu_wants_classes(&pmu, RETIRE_OS));
+    g_assert_false(wants(RETIRE_OS, RETIRE_WANT_CLASSES));
 }
 
 /* Without models, memory events and mispredictions are not there. */
@@ -2468,7 +2474,7 @@ static void test_page_walks(void)
     for (unsigned family = 0x17; family < 0x1a; family += 2) {
         be(PMU_VENDOR_AMD, family, family == 0x17 ? 0x31 : 0x11);
         wr(K7_EVTSEL(0), RUN | 0x188e | 1ull << 32);
-        g_assert_true(pmu_wants_fetches(&pmu, RETIRE_OS));
+        g_assert_true(wants(RETIRE_OS, RETIRE_WANT_FETCHES));
         check_setting(0, "1101 lines of code that miss L1I");
         wr(K7_EVTSEL(0), RUN | 0x1f8e | 1ull << 32);
         check_setting(0, "1101 lines of code fetched");
@@ -3556,8 +3562,8 @@ static void test_fp(void)
             be_cpu(tests[i].cpu);
             config.insn_clocks = 3;
             wr(evtsel_msr(0), tests[i].sel | USR | EN);
-            g_assert_true(pmu_wants_fp(&pmu, RETIRE_USR));
-            g_assert_false(pmu_wants_fp(&pmu, RETIRE_OS));
+            g_assert_true(wants(RETIRE_USR, RETIRE_WANT_FP));
+            g_assert_false(wants(RETIRE_OS, RETIRE_WANT_FP));
             g_assert_cmpint(count_fp(fp, 1), ==, n);
             g_assert_cmpint(count_fp(fp, 100), ==, 101 * n);
             /* The clocks in which it is not so many */
@@ -3574,19 +3580,19 @@ static void test_fp(void)
     be_cpu(SKYLAKE);
     wr(PERFEVTSEL(0), OS | EN | 0x01c7);
     g_assert_cmpint(count_fp(FP(SD, ADD), 5), ==, 0);
-    g_assert_false(pmu_wants_fp(&pmu, RETIRE_USR));
+    g_assert_false(wants(RETIRE_USR, RETIRE_WANT_FP));
     /* P6 has one counter for these. */
     be_cpu(P6);
     wr(PERFEVTSEL(0), RUN);
     wr(PERFEVTSEL(1), RUN | 0xc1);
-    g_assert_false(pmu_wants_fp(&pmu, RETIRE_USR));
+    g_assert_false(wants(RETIRE_USR, RETIRE_WANT_FP));
     /* What comes from outside starts afresh. */
     be_cpu(SKYLAKE);
     wr(PERFEVTSEL(0), RUN | 0x01c7);
     pmu_count_fp(&pmu, &config, RETIRE_USR,
                  (const uint64_t[RETIRE_NR_FP]) { [FP(SD, ADD)] = 1 });
     g_assert_true(pmu_load_state(&pmu, &config));
-    g_assert_true(pmu_wants_fp(&pmu, RETIRE_USR));
+    g_assert_true(wants(RETIRE_USR, RETIRE_WANT_FP));
     g_assert_cmpint(count_fp(FP(SD, ADD), 2), ==, 2);
 }
 
