@@ -9,17 +9,29 @@
 typedef enum PerfmonCore {
     CORE_UNKNOWN,           /* may have less than the next one */
     CORE_OTHER,             /* has the debug features that all have */
-    CORE_P5, CORE_6X86MX, CORE_C6, CORE_WINCHIP2, CORE_C3, CORE_ZX,
+    CORE_P5, CORE_6X86MX,
+    CORE_C6, CORE_WINCHIP2, CORE_C3,
+    CORE_ZX,                /* all of Zhaoxin's */
     CORE_P6, CORE_PENTIUM_M, CORE_CORE_DUO, CORE_CORE2,
-    CORE_NHM, CORE_WSM, CORE_SNB, CORE_IVB, CORE_HSW, CORE_BDW,
-    CORE_SKL, CORE_ICL, CORE_GLC,
-    CORE_BNL, CORE_SLM, CORE_KNL, CORE_GLM, CORE_GLP, CORE_TNT, CORE_CMT,
-    CORE_GRT,               /* and Darkmont */
+    CORE_NHM, CORE_WSM,     /* Nehalem, Westmere */
+    CORE_SNB, CORE_IVB,     /* Sandy Bridge, Ivy Bridge */
+    CORE_HSW, CORE_BDW,     /* Haswell, Broadwell */
+    CORE_SKL,               /* Skylake, Kaby Lake, Comet Lake, Cannon Lake */
+    CORE_ICL,               /* Ice Lake, Tiger Lake, Rocket Lake */
+    CORE_GLC,               /* Golden Cove, Redwood Cove */
+    CORE_BNL,               /* Bonnell and what has its core */
+    CORE_SLM,               /* Silvermont, Airmont */
+    CORE_KNL,               /* Knights Landing, Knights Mill */
+    CORE_GLM, CORE_GLP,     /* Goldmont, Goldmont Plus */
+    CORE_TNT,               /* Tremont, Lakefield */
+    CORE_CMT,               /* Crestmont */
+    CORE_GRT,               /* Gracemont, Darkmont */
     CORE_ARCH,              /* Intel's that came later */
     CORE_P4, CORE_P4_MODEL2, CORE_P4_MODEL3,
-    CORE_K7, CORE_15H, CORE_ZEN1, CORE_HYGON, CORE_ZEN2, CORE_ZEN3,
+    CORE_K7,                /* AMD's up to family 16h, but for 15h */
+    CORE_15H, CORE_ZEN1, CORE_HYGON, CORE_ZEN2, CORE_ZEN3,
     CORE_AMD,               /* AMD's that came later */
-    CORE_ZEN4,
+    CORE_ZEN4,              /* and Zen 5 */
     PERFMON_NR_CORES
 } PerfmonCore;
 
