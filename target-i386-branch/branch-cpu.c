@@ -146,8 +146,8 @@ static PmuBranchInfo *get_branches(X86CPU *cpu)
     const BranchConfig *config = &cpu->branch_config;
     const BranchState *s = &cpu->branch;
     bool frozen = *cpu->perfmon.global_status & PMU_STATUS_LBR_FRZ;
-    uint32_t wants = branch_wants(s, config, false, frozen) |
-                     branch_wants(s, config, true, frozen);
+    RetireWants wants = branch_wants(s, config, false, frozen) |
+                        branch_wants(s, config, true, frozen);
     PmuBranchInfo *info = g_new0(PmuBranchInfo, 1);
     PmuBranchRecordList **tail = &info->records;
     PerfmonBranch e;
@@ -167,7 +167,7 @@ static PmuBranchInfo *get_branches(X86CPU *cpu)
         }
     }
     info->has_bts = info->has_ds_area = config->ds;
-    info->bts = wants & BRANCH_WANT_BTS;
+    info->bts = wants & RETIRE_WANT_TAKEN;
     info->ds_area = s->ds_area;
     return info;
 }

@@ -14,7 +14,7 @@
 
 #define SVM_LBR_CTL_ENABLE  (1u << 0)   /* in a VMCB (APM, appendix B) */
 
-static uint32_t branch_cpu_wants(X86CPU *cpu, bool os)
+static RetireWants branch_cpu_wants(X86CPU *cpu, bool os)
 {
     return branch_wants(&cpu->branch, &cpu->branch_config, os,
                         *cpu->perfmon.global_status & PMU_STATUS_LBR_FRZ);
@@ -22,37 +22,17 @@ static uint32_t branch_cpu_wants(X86CPU *cpu, bool os)
 
 static RetireWants branch_retire_wants(CPUX86State *env, RetireRow row)
 {
+    const RetireWants near = RETIRE_WANT_LBR | RETIRE_WANT_TAKEN;
     X86CPU *cpu = env_archcpu(env);
-    uint32_t here = branch_cpu_wants(cpu, row == RETIRE_OS);
-    uint32_t there = branch_cpu_wants(cpu, row != RETIRE_OS);
-    RetireWants wants = 0;
+    RetireWants here = branch_cpu_wants(cpu, row == RETIRE_OS);
+    RetireWants both = here | branch_cpu_wants(cpu, row != RETIRE_OS);
 
-    for (int i = RETIRE_BRANCH_COND; i < RETIRE_NR_BRANCHES; i++) {
-        if (here & BRANCH_WANT(i)) {
-            wants |= RETIRE_WANT_LBR_OF(i);
-        }
-    }
-    if ((here & BRANCH_WANT_PREDICTIONS) &&
-        (wants || (here & BRANCH_WANT_BTS))) {
-        wants |= RETIRE_WANT_PREDICT;
-    }
-    if (here & BRANCH_WANT_CALL_STACK) {
-        wants |= RETIRE_WANT_LBR_STACK;
-    }
-    if (here & BRANCH_WANT_BTF) {
-        wants |= RETIRE_WANT_BTF;
-    }
-    if (here & BRANCH_WANT_BTS) {
-        wants |= RETIRE_WANT_TAKEN;
-    }
+    /* Nothing predicts far branches. */
+    here &= ~(BRANCH_WANT_FAR | RETIRE_WANT_LBR_CLOCK |
+              (here & near ? 0 : RETIRE_WANT_PREDICT));
     /* It is where a branch goes that says whether it is recorded. */
-    if ((here | there) & (BRANCH_WANT_RECORDS | BRANCH_WANT_BTS)) {
-        wants |= RETIRE_WANT_COUNT;
-        if ((here | there) & BRANCH_WANT_CYCLES) {
-            wants |= RETIRE_WANT_LBR_CLOCK;
-        }
-    }
-    return wants;
+    return both & (near | BRANCH_WANT_FAR) ?
+           here | RETIRE_WANT_COUNT | (both & RETIRE_WANT_LBR_CLOCK) : here;
 }
 
 static void branch_retire_distance(CPUX86State *env, RetireRow row,
@@ -160,7 +140,7 @@ static void store_far(CPUX86State *env, uint64_t ip, bool hold)
     X86CPU *cpu = env_archcpu(env);
 
     if (branch_cpu_wants(cpu, retire_row(env) == RETIRE_OS) &
-        BRANCH_WANT_BTS) {
+        RETIRE_WANT_TAKEN) {
         store(env, ip, cpu->branch_cs_base, env->eip, false, hold);
     } else {
         cpu->branch_cs_base = retire_cs_base(env);
@@ -233,7 +213,8 @@ static const RetireObserver branch_observer = {
 
 void branch_cpu_add_observer(X86CPU *cpu)
 {
-    uint32_t wants = branch_cpu_wants(cpu, true) | branch_cpu_wants(cpu, false);
+    RetireWants wants = branch_cpu_wants(cpu, true) |
+                        branch_cpu_wants(cpu, false);
 
     /* What is off shall cost nothing, and nearly always it is off for ever. */
     if (wants && !cpu->branch_observed) {

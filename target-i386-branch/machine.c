@@ -26,10 +26,13 @@ static bool stack_needed(void *opaque)
     return !has_arch(opaque);
 }
 
+/* An LBREntry is a PerfmonBranch. */
+QEMU_BUILD_BUG_ON(sizeof_field(CPUX86State, lbr_records) !=
+                  sizeof_field(BranchStack, entry));
+
 static int branch_pre_save(void *opaque)
 {
     X86CPU *cpu = opaque;
-
     CPUX86State *env = &cpu->env;
     BranchStack *stack = cpu->branch_stream;
 
@@ -37,11 +40,7 @@ static int branch_pre_save(void *opaque)
                       env->retire.clock, stack);
     env->msr_lbr_ctl = cpu->branch.lbr_ctl;
     env->msr_lbr_depth = cpu->branch.lbr_depth;
-    for (int i = 0; i < BRANCH_NR; i++) {
-        env->lbr_records[i] = (LBREntry) {
-            stack->entry[i].from, stack->entry[i].to, stack->entry[i].info,
-        };
-    }
+    memcpy(env->lbr_records, stack->entry, sizeof(stack->entry));
     return 0;
 }
 
@@ -76,12 +75,7 @@ bool branch_cpu_loaded(X86CPU *cpu)
     if (has_arch(cpu)) {
         cpu->branch.lbr_ctl = env->msr_lbr_ctl;
         cpu->branch.lbr_depth = env->msr_lbr_depth;
-        for (int i = 0; i < BRANCH_NR; i++) {
-            stack->entry[i] = (PerfmonBranch) {
-                env->lbr_records[i].from, env->lbr_records[i].to,
-                env->lbr_records[i].info,
-            };
-        }
+        memcpy(stack->entry, env->lbr_records, sizeof(stack->entry));
     }
     if (branch_state_bad(&cpu->branch, &cpu->branch_config, stack)) {
         error_report("CPU %d: inconsistent branch records in the incoming "

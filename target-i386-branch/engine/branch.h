@@ -193,27 +193,21 @@ PmuAccess branch_wrmsr(BranchState *s, const BranchConfig *config,
                           BranchRing *ring, uint32_t msr, uint64_t val);
 
 /*
- * What is to be done with branches that go to CPL 0 (real mode, SMM), if @os,
- * or to CPL 1 to 3 (v8086 mode): a set of these.  @frozen is LBR_FRZ, bit 58 of
- * IA32_PERF_GLOBAL_STATUS, or AMD's PerfCntrGlobalStatus; false if there is no
- * such bit.
+ * What an observer has to want for branches that go to CPL 0 (real mode, SMM),
+ * if @os, or to CPL 1 to 3 (v8086 mode); and BRANCH_WANT_FAR, if far branches
+ * and events are to be recorded.  With RETIRE_WANT_LBR_STACK, a near CALL,
+ * unless it is to the next instruction, is branch_push(), and a RET is
+ * branch_pop(), if they are to be recorded; others are not.  @frozen is
+ * LBR_FRZ, bit 58 of IA32_PERF_GLOBAL_STATUS, or AMD's PerfCntrGlobalStatus;
+ * false if there is no such bit.
  */
-#define BRANCH_WANT(class)      (1u << (class))     /* to be recorded */
-#define BRANCH_WANT_RECORDS     (BRANCH_WANT(BRANCH_WRITTEN) - \
-                                 BRANCH_WANT(RETIRE_BRANCH_COND))
-/*
- * A near CALL, unless it is to the next instruction, is branch_push(), and a
- * RET is branch_pop(); if they are to be recorded.  Others are not.
- */
-#define BRANCH_WANT_CALL_STACK  (1u << 16)
-#define BRANCH_WANT_PREDICTIONS (1u << 17)  /* they are shown, by whichever */
-#define BRANCH_WANT_CYCLES      (1u << 18)  /* so are .cycles */
-#define BRANCH_WANT_BTS         (1u << 19)  /* all are for bts_record() */
-/* If TF is set, it traps behind a branch only, be it recorded or not. */
-#define BRANCH_WANT_BTF         (1u << 20)
+#define BRANCH_WANT_FAR         (1 << 30)   /* RETIRE_WANT_* has no such bit */
+#define BRANCH_WANT_RECORDS     (RETIRE_WANT_LBR | BRANCH_WANT_FAR)
+#define BRANCH_WANT(class)      ((unsigned)(class) < BRANCH_FAR ? \
+                                 RETIRE_WANT_LBR_OF(class) : BRANCH_WANT_FAR)
 
-uint32_t branch_wants(const BranchState *s, const BranchConfig *config,
-                      bool os, bool frozen);
+RetireWants branch_wants(const BranchState *s, const BranchConfig *config,
+                         bool os, bool frozen);
 
 /* A branch that was taken, or an event that was delivered. */
 typedef struct BranchTaken {

@@ -37,7 +37,7 @@ static inline uint64_t bts_flags(const BranchConfig *config, bool predicted)
 }
 
 /*
- * Store a record of a branch, if branch_wants() BRANCH_WANT_BTS where it goes.
+ * Store a record of a branch, if RETIRE_WANT_TAKEN is wanted where it goes.
  * Each record reads the whole debug store area, which software may change.
  *
  * @host does all that DsHost says.  @quick, to be inlined, does so only for

@@ -8,7 +8,7 @@
  * so on, and ARCH_LBR_JCC, in Linux' intel/lbr.c, and the same in amd/lbr.c.
  */
 static const struct {
-    uint32_t wants;
+    RetireWants wants;
     uint32_t select;        /* SELECT: not to be recorded */
     uint32_t ctl;           /* IA32_LBR_CTL: to be recorded */
 } filters[] = {
@@ -18,8 +18,7 @@ static const struct {
     { BRANCH_WANT(RETIRE_BRANCH_RET), 1u << 5, 1u << 21 },
     { BRANCH_WANT(RETIRE_BRANCH_JMP_ABS), 1u << 6, 1u << 18 },
     { BRANCH_WANT(RETIRE_BRANCH_JMP), 1u << 7, 1u << 17 },
-    { BRANCH_WANT(BRANCH_FAR) | BRANCH_WANT(BRANCH_EVENT),
-      1u << 8, 1u << 22 },
+    { BRANCH_WANT_FAR, 1u << 8, 1u << 22 },
 };
 
 #define CALL_STACK_WANTS    (BRANCH_WANT(RETIRE_BRANCH_CALL) | \
@@ -61,11 +60,11 @@ static uint64_t selection(const BranchState *s, const BranchConfig *config)
 }
 
 /* What is recorded; 0 if nothing is. */
-static uint32_t records(const BranchState *s, const BranchConfig *config,
-                        bool os, bool frozen)
+static RetireWants records(const BranchState *s, const BranchConfig *config,
+                           bool os, bool frozen)
 {
     uint64_t select = selection(s, config);
-    uint32_t wants = 0;
+    RetireWants wants = 0;
 
     if (!runs(s, config, frozen) || (select & (os ? SELECT_OS : SELECT_USR))) {
         return 0;
@@ -75,18 +74,18 @@ static uint32_t records(const BranchState *s, const BranchConfig *config,
     }
     if (select & SELECT_CALL_STACK) {
         wants &= CALL_STACK_WANTS;
-        wants |= wants ? BRANCH_WANT_CALL_STACK : 0;
+        wants |= wants ? RETIRE_WANT_LBR_STACK : 0;
     }
     return wants;
 }
 
-uint32_t branch_wants(const BranchState *s, const BranchConfig *config,
-                      bool os, bool frozen)
+RetireWants branch_wants(const BranchState *s, const BranchConfig *config,
+                         bool os, bool frozen)
 {
     const uint64_t bts = BRANCH_DEBUGCTL_TR | BRANCH_DEBUGCTL_BTS;
     uint64_t bts_off = os ? BRANCH_DEBUGCTL_BTS_OFF_OS :
                        BRANCH_DEBUGCTL_BTS_OFF_USR;
-    uint32_t wants = records(s, config, os, frozen);
+    RetireWants wants = records(s, config, os, frozen);
 
     if (wants) {
         switch (config->flavour->format) {
@@ -94,31 +93,31 @@ uint32_t branch_wants(const BranchState *s, const BranchConfig *config,
         case FORMAT_INFO:
         case FORMAT_INFO2:
         case FORMAT_ARCH:
-            wants |= BRANCH_WANT_CYCLES;
+            wants |= RETIRE_WANT_LBR_CLOCK;
             /* fall through */
         case FORMAT_FLAGS:
         case FORMAT_TSX:
-            wants |= BRANCH_WANT_PREDICTIONS;
+            wants |= RETIRE_WANT_PREDICT;
             break;
         case FORMAT_V2:
-            wants |= config->lbr_v2 ? BRANCH_WANT_PREDICTIONS : 0;
+            wants |= config->lbr_v2 ? RETIRE_WANT_PREDICT : 0;
             break;
         default:
             break;
         }
     }
     if ((s->debugctl & (bts | bts_off)) == bts) {
-        wants |= BRANCH_WANT_BTS |
-                 (config->bts_predicted ? BRANCH_WANT_PREDICTIONS : 0);
+        wants |= RETIRE_WANT_TAKEN |
+                 (config->bts_predicted ? RETIRE_WANT_PREDICT : 0);
     }
-    return wants | (s->debugctl & BRANCH_DEBUGCTL_BTF ? BRANCH_WANT_BTF : 0);
+    return wants | (s->debugctl & BRANCH_DEBUGCTL_BTF ? RETIRE_WANT_BTF : 0);
 }
 
 void branch_record(BranchState *s, const BranchConfig *config,
                    BranchRing *ring, const BranchTaken *branch, bool frozen,
                    uint64_t clock)
 {
-    uint32_t wants = records(s, config, branch->to_os, frozen);
+    RetireWants wants = records(s, config, branch->to_os, frozen);
     uint64_t from = branch->from;
 
     if (branch->class == BRANCH_EVENT && runs(s, config, frozen)) {
@@ -131,7 +130,7 @@ void branch_record(BranchState *s, const BranchConfig *config,
     if (!(wants & BRANCH_WANT(branch->class))) {
         return;
     }
-    if ((wants & BRANCH_WANT_CALL_STACK) &&
+    if ((wants & RETIRE_WANT_LBR_STACK) &&
         branch->class == RETIRE_BRANCH_RET) {
         branch_pop(ring);
         return;

@@ -151,7 +151,7 @@ static void record_one(uint8_t how)
     if (!depth) {
         fail("recorded, and nothing to record it in");
     }
-    if ((wants & BRANCH_WANT_CALL_STACK) && branch.class == RETIRE_BRANCH_RET) {
+    if ((wants & RETIRE_WANT_LBR_STACK) && branch.class == RETIRE_BRANCH_RET) {
         memmove(&model[0], &model[1], (depth - 1) * sizeof(model[0]));
         model[depth - 1] = newest;
         check_model("a return");

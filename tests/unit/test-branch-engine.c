@@ -432,7 +432,7 @@ static void test_without(void)
         g_assert_cmpint(config.ds, ==, c->bts);
         wr(DEBUGCTL, LBR | BTF);
         g_assert_cmphex(rd(DEBUGCTL), ==, BTF);
-        g_assert_cmphex(wants(true), ==, BRANCH_WANT_BTF);
+        g_assert_cmphex(wants(true), ==, RETIRE_WANT_BTF);
         if (c->from && c->from != LAST_FROM) {
             gp(c->from);
         }
@@ -562,8 +562,8 @@ static void test_formats(void)
         be_intel(tests[i].model);
         config.insn_clocks = 3;
         start();
-        g_assert_cmpint(!!(wants(false) & BRANCH_WANT_PREDICTIONS), ==, shown);
-        g_assert_cmpint(!!(wants(false) & BRANCH_WANT_CYCLES), ==,
+        g_assert_cmpint(!!(wants(false) & RETIRE_WANT_PREDICT), ==, shown);
+        g_assert_cmpint(!!(wants(false) & RETIRE_WANT_LBR_CLOCK), ==,
                         info || tests[i].model == GOLDMONT);
         take(RETIRE_BRANCH_RET, USER, USER + 5, false, 1, false);
         take(RETIRE_BRANCH_RET, KERNEL, KERNEL + 64, true, 20, true);
@@ -623,7 +623,7 @@ static void test_formats(void)
     be_zen4();
     start();
     g_assert_cmphex(wants(true), ==,
-                    BRANCH_WANT_RECORDS | BRANCH_WANT_PREDICTIONS);
+                    BRANCH_WANT_RECORDS | RETIRE_WANT_PREDICT);
     take(RETIRE_BRANCH_COND, KERNEL, KERNEL + 2, true, 1, true);
     take(RETIRE_BRANCH_COND, USER, USER + 2, true, 1, false);
     g_assert_cmphex(rd(V2_FROM), ==, USER);
@@ -1027,9 +1027,9 @@ static void test_select(void)
             continue;
         }
         wr(msr, SEL_CALL_STACK);
-        g_assert_cmphex(wants(false) & ~(BRANCH_WANT_PREDICTIONS |
-                                         BRANCH_WANT_CYCLES), ==,
-                        BRANCH_WANT_CALL_STACK | classes[3] | classes[4] |
+        g_assert_cmphex(wants(false) & ~(RETIRE_WANT_PREDICT |
+                                         RETIRE_WANT_LBR_CLOCK), ==,
+                        RETIRE_WANT_LBR_STACK | classes[3] | classes[4] |
                         classes[5]);
         /* Undefined, but jumps must not be there. */
         wr(msr, 0x200);
@@ -1105,11 +1105,11 @@ static void test_arch(void)
         g_assert_cmphex(wants(true) | wants(false), ==, 0);
     }
     wr(ARCH_CTL, CTL_CALL_STACK);
-    g_assert_cmphex(wants(false), ==, BRANCH_WANT_CALL_STACK |
+    g_assert_cmphex(wants(false), ==, RETIRE_WANT_LBR_STACK |
                     BRANCH_WANT(RETIRE_BRANCH_CALL) |
                     BRANCH_WANT(RETIRE_BRANCH_CALL_ABS) |
                     BRANCH_WANT(RETIRE_BRANCH_RET) |
-                    BRANCH_WANT_PREDICTIONS | BRANCH_WANT_CYCLES);
+                    RETIRE_WANT_PREDICT | RETIRE_WANT_LBR_CLOCK);
 
     /* Where a branch comes from that goes to another CPL */
     wr(ARCH_CTL, CTL_ALL & ~4);
@@ -1197,12 +1197,12 @@ static void test_debug(void)
     be_intel(SKYLAKE);
     wr(DEBUGCTL, LBR | BTF | TR | BTS | BTINT);
     jmp(1, 2);
-    g_assert_cmphex(wants(true) & BRANCH_WANT_BTF, ==, BRANCH_WANT_BTF);
+    g_assert_cmphex(wants(true) & RETIRE_WANT_BTF, ==, RETIRE_WANT_BTF);
     g_assert_true(branch_debug(&state));
     g_assert_false(branch_debug(&state));
     g_assert_cmphex(rd(DEBUGCTL), ==, TR | BTS | BTINT);
     g_assert_cmphex(wants(true), ==,
-                    BRANCH_WANT_BTS | BRANCH_WANT_PREDICTIONS);
+                    RETIRE_WANT_TAKEN | RETIRE_WANT_PREDICT);
     g_assert_cmphex(rd(HIGH_FROM + 1), ==, 1);
 
     /* IA32_LBR_CTL.LBREn is cleared, too. */
@@ -1638,8 +1638,8 @@ static void test_predicted(void)
         be_intel(tests[i].model);
         size = config.dtes64 ? 8 : 4;
         wr(DEBUGCTL, TR | BTS);
-        g_assert_cmphex(wants(true), ==, BRANCH_WANT_BTS |
-                        (tests[i].has ? BRANCH_WANT_PREDICTIONS : 0));
+        g_assert_cmphex(wants(true), ==, RETIRE_WANT_TAKEN |
+                        (tests[i].has ? RETIRE_WANT_PREDICT : 0));
         for (int n = 0; n < 4; n++) {
             set_area(memory->base, base, base, base + PAGE, 0);
             g_assert_cmpint(bts_record(&state, &config, 1, 2, n & 1,
@@ -1668,7 +1668,7 @@ static void test_bts(void)
     memory = g_new0(Memory, 1);
     /* Each of these processors has predictions in records. */
     for (unsigned i = 0; i < G_N_ELEMENTS(tests); i++) {
-        const uint32_t on = BRANCH_WANT_BTS | BRANCH_WANT_PREDICTIONS;
+        const uint32_t on = RETIRE_WANT_TAKEN | RETIRE_WANT_PREDICT;
         bool fast = tests[i].fast;
         unsigned size, n;
         uint64_t area, base, top;
