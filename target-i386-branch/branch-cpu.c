@@ -19,7 +19,6 @@ static bool init_config(X86CPU *cpu, BranchConfig *config)
     }
     without |= cpu->enable_pmu ? 0 : BRANCH_WITHOUT_PMU;
     without |= cpu->branch_lbr ? 0 : BRANCH_WITHOUT_LBR;
-    without |= cpu->branch_bts ? 0 : BRANCH_WITHOUT_BTS;
     branch_config_init(config, f, without);
     return true;
 }
@@ -40,11 +39,8 @@ static uint64_t branch_supported(X86CPU *cpu, FeatureWord w)
         return 0;
     }
     switch (w) {
-    case FEAT_1_EDX:
-        return config.ds ? CPUID_DTS : 0;
     case FEAT_1_ECX:
-        return (config.dtes64 ? CPUID_EXT_DTES64 : 0) |
-               (config.ds_cpl ? CPUID_EXT_DSCPL : 0);
+        return perfmon_debug_store(cpu, w) ? CPUID_EXT_DSCPL : 0;
     case FEAT_7_0_EDX:
         return is_architectural(&config) ? CPUID_7_0_EDX_ARCH_LBR : 0;
     case FEAT_PERF_CAPABILITIES:
@@ -64,11 +60,6 @@ static void branch_expand_features(X86CPU *cpu)
     uint64_t lbr_v2 = CPUID_8000_0022_EAX_LBR_V2 &
                       ~env->user_features[FEAT_8000_0022_EAX];
 
-    if (!(env->features[FEAT_1_EDX] & CPUID_DTS)) {
-        /* Who wants no 'ds' need not say so of what goes with it. */
-        env->features[FEAT_1_ECX] &= env->user_features[FEAT_1_ECX] |
-                                     ~(CPUID_EXT_DTES64 | CPUID_EXT_DSCPL);
-    }
     if (env->features[FEAT_7_0_EDX] & CPUID_7_0_EDX_ARCH_LBR) {
         env->cpuid_min_level = MAX(env->cpuid_min_level, 0x1c);
     }
@@ -106,20 +97,9 @@ static bool branch_realize(X86CPU *cpu, Error **errp)
                    branch_perf_capabilities(config), cpu->lbr_fmt);
         return false;
     }
-    if ((config->dtes64 || config->ds_cpl) && !config->ds) {
-        error_setg(errp, "Feature '%s' needs 'ds'",
-                   config->dtes64 ? "dtes64" : "ds-cpl");
-        return false;
-    }
-    if (env->features[FEAT_7_0_ECX] & CPUID_7_0_ECX_LA57) {
-        config->va_bits = 57;
-    } else if (!(env->features[FEAT_8000_0001_EDX] & CPUID_EXT2_LM)) {
-        config->va_bits = 32;
-    }
     config->pmu_version = cpu->perfmon.version;
     config->insn_clocks = cpu->retire_config.insn_clocks;
     config->debugctl_other = cpu->perfmon.debugctl_mask;
-    cpu->perfmon.ds_area = &cpu->branch.ds_area;
     return true;
 }
 
@@ -168,7 +148,7 @@ static PmuBranchInfo *get_branches(X86CPU *cpu)
     }
     info->has_bts = info->has_ds_area = config->ds;
     info->bts = wants & RETIRE_WANT_TAKEN;
-    info->ds_area = s->ds_area;
+    info->ds_area = cpu->perfmon.ds_area;
     return info;
 }
 

@@ -64,7 +64,7 @@ static void stored(CPUX86State *env, BtsResult result)
     case BTS_NO_AREA:
         qemu_log_mask(LOG_GUEST_ERROR, "BTS: the DS area at %016" PRIx64
                       " is not writable memory\n",
-                      env_archcpu(env)->branch.ds_area);
+                      env_archcpu(env)->perfmon.ds_area);
         break;
     case BTS_NO_BUFFER:
         qemu_log_mask(LOG_GUEST_ERROR, "BTS: the buffer is not writable memory"
@@ -84,7 +84,7 @@ static void branch_release(CPUX86State *env)
 
     cpu->perfmon.held = false;
     stored(env, bts_record_any(&cpu->branch, &cpu->branch_config,
-                               held->from, held->to, held->predicted, ds_host,
+                               cpu->perfmon.ds_area, held->from, held->to, held->predicted, ds_host,
                                &space));
 }
 
@@ -119,8 +119,9 @@ static bool branch_retire_taken(CPUX86State *env, uint64_t from, uint64_t to,
         store(env, from, cs_base, to, !mispredicted,
               perfmon_event(env, PERFMON_PEBS_NEAR + retire_row(env)));
     } else {
-        BtsResult result = bts_record(&cpu->branch, &cpu->branch_config, from,
-                                      to, !mispredicted, bts_quick, ds_host,
+        BtsResult result = bts_record(&cpu->branch, &cpu->branch_config,
+                                      cpu->perfmon.ds_area, from, to,
+                                      !mispredicted, bts_quick, ds_host,
                                       &space);
 
         if (likely(result == BTS_STORED)) {
@@ -316,9 +317,6 @@ bool branch_cpu_event(CPUX86State *env, PerfmonEvent event)
             branch_reset(&cpu->branch, &cpu->branch_config, cpu->branch_ring);
         }
         return event == PERFMON_RESET;
-    case PERFMON_INIT:
-        branch_init(&cpu->branch);
-        return false;
     case PERFMON_UNREALIZE:
         g_clear_pointer(&cpu->branch_ring, g_free);
         g_clear_pointer(&cpu->branch_stream, g_free);

@@ -137,8 +137,8 @@ static const VMStateDescription vmstate_stack = {
 
 const VMStateDescription vmstate_branch = {
     .name = "cpu/branch",
-    .version_id = 1,
-    .minimum_version_id = 1,
+    .version_id = 2,
+    .minimum_version_id = 2,
     .needed = branch_needed,
     .pre_save = branch_pre_save,
     .pre_load = branch_pre_load,
@@ -150,7 +150,6 @@ const VMStateDescription vmstate_branch = {
         VMSTATE_UINT64(branch.ler_from, X86CPU),
         VMSTATE_UINT64(branch.ler_to, X86CPU),
         VMSTATE_UINT64(branch.ler_info, X86CPU),
-        VMSTATE_UINT64(branch.ds_area, X86CPU),
         VMSTATE_UINT64(branch.smm_debugctl, X86CPU),
         VMSTATE_UINT64(branch.smm_lbr_ctl, X86CPU),
         VMSTATE_BOOL(branch.smm_frozen, X86CPU),

@@ -6,6 +6,8 @@
 #include "system/reset.h"
 #include "hw/i386/apic_internal.h"
 #include "migration/vmstate.h"
+#include "qemu/error-report.h"
+#include "engine/processors.h"
 #include "perfmon.h"
 
 const PerfmonUnit *perfmon_units[PERFMON_MAX_UNITS + 1];
@@ -66,9 +68,20 @@ static bool exists(X86CPU *cpu)
     return true;
 }
 
+uint64_t perfmon_debug_store(X86CPU *cpu, FeatureWord w)
+{
+    PmuVendor vendor;
+    unsigned family, model = perfmon_cpu_model(cpu, &vendor, &family);
+    PerfmonCore core = perfmon_core(vendor, family, model);
+
+    return !cpu->perfmon_ds ? 0 :
+           w == FEAT_1_EDX && perfmon_has_ds(core) ? CPUID_DTS :
+           w == FEAT_1_ECX && perfmon_has_ds64(core) ? CPUID_EXT_DTES64 : 0;
+}
+
 static uint64_t of_units(X86CPU *cpu, FeatureWord w)
 {
-    uint64_t features = 0;
+    uint64_t features = perfmon_debug_store(cpu, w);
 
     PERFMON_FOREACH(u, supported) {
         features |= (*u)->supported(cpu, w);
@@ -111,6 +124,11 @@ void perfmon_cpu_expand_features(X86CPU *cpu)
         env->features[words[i]] |= perfmon_cpu_supported(cpu, words[i]) &
                                    ~env->user_features[words[i]];
     }
+    if (!(env->features[FEAT_1_EDX] & CPUID_DTS)) {
+        /* Who wants no 'ds' need not say so of what goes with it. */
+        env->features[FEAT_1_ECX] &= env->user_features[FEAT_1_ECX] |
+                                     ~(CPUID_EXT_DTES64 | CPUID_EXT_DSCPL);
+    }
     PERFMON_FOREACH(u, expand_features) {
         (*u)->expand_features(cpu);
     }
@@ -120,6 +138,9 @@ bool perfmon_event(CPUX86State *env, PerfmonEvent event)
 {
     bool ret = false;
 
+    if (event <= PERFMON_PRE_LOAD) {
+        env_archcpu(env)->perfmon.ds_area = 0;
+    }
     PERFMON_FOREACH(u, event) {
         ret |= (*u)->event(env, event);
     }
@@ -143,17 +164,34 @@ static void perfmon_reset_cpu(void *opaque)
     perfmon_cpu_event(opaque, PERFMON_RESET);
 }
 
+bool perfmon_ds_valid(X86CPU *cpu, uint64_t addr)
+{
+    unsigned bits = cpu->perfmon.va_bits;
+
+    return bits == 32 ? addr <= UINT32_MAX : addr == sextract64(addr, 0, bits);
+}
+
 bool perfmon_cpu_realize(X86CPU *cpu, Error **errp)
 {
     PerfmonState *s = &cpu->perfmon;
+    CPUX86State *env = &cpu->env;
+    uint64_t ecx = env->features[FEAT_1_ECX];
 
     if (!perfmon_has_pmu(cpu) && (cpu->pmu_version || cpu->pmu_counters)) {
         error_setg(errp, "Property '%s' needs 'pmu=on' and TCG",
                    cpu->pmu_version ? "pmu-version" : "pmu-counters");
         return false;
     }
+    if (tcg_enabled() && !(env->features[FEAT_1_EDX] & CPUID_DTS) &&
+        (ecx & (CPUID_EXT_DTES64 | CPUID_EXT_DSCPL))) {
+        error_setg(errp, "Feature '%s' needs 'ds'",
+                   ecx & CPUID_EXT_DTES64 ? "dtes64" : "ds-cpl");
+        return false;
+    }
+    s->va_bits = env->features[FEAT_7_0_ECX] & CPUID_7_0_ECX_LA57 ? 57 :
+                 env->features[FEAT_8000_0001_EDX] & CPUID_EXT2_LM ? 48 : 32;
     s->debugctl = &s->zero;
-    s->global_status = s->pebs_armed = s->ds_area = &s->zero;
+    s->global_status = s->pebs_armed = &s->zero;
     s->pmi = &s->nothing;
     s->capabilities = exists(cpu) ? capabilities(cpu) : 0;
     PERFMON_FOREACH(u, realize) {
@@ -205,6 +243,38 @@ int perfmon_cpu_pre_load(void *opaque)
     perfmon_event(&cpu->env, PERFMON_PRE_LOAD);
     return 0;
 }
+
+static bool ds_needed(void *opaque)
+{
+    X86CPU *cpu = opaque;
+
+    return cpu->perfmon.ds_area;
+}
+
+static int ds_post_load(void *opaque, int version_id)
+{
+    X86CPU *cpu = opaque;
+
+    if (!(cpu->env.features[FEAT_1_EDX] & CPUID_DTS) ||
+        !perfmon_ds_valid(cpu, cpu->perfmon.ds_area)) {
+        error_report("CPU %d: inconsistent debug store in the incoming stream",
+                     CPU(cpu)->cpu_index);
+        return -EINVAL;
+    }
+    return 0;
+}
+
+const VMStateDescription vmstate_perfmon_ds = {
+    .name = "cpu/pmu/ds",
+    .version_id = 1,
+    .minimum_version_id = 1,
+    .needed = ds_needed,
+    .post_load = ds_post_load,
+    .fields = (const VMStateField[]) {
+        VMSTATE_UINT64(perfmon.ds_area, X86CPU),
+        VMSTATE_END_OF_LIST()
+    }
+};
 
 bool perfmon_cpu_loaded(X86CPU *cpu)
 {

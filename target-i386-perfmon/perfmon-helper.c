@@ -7,6 +7,24 @@
 #include "tcg/helper-tcg.h"
 
 #define MSR_IA32_DEBUGCTL   0x1d9
+#define MSR_IA32_DS_AREA    0x600
+
+static PmuAccess access_ds_area(CPUX86State *env, uint64_t *val, bool write)
+{
+    X86CPU *cpu = env_archcpu(env);
+
+    if (!(env->features[FEAT_1_EDX] & CPUID_DTS)) {
+        return cpu->enable_pmu ? PMU_MSR_GP : PMU_MSR_OTHER;
+    }
+    if (!write) {
+        *val = cpu->perfmon.ds_area;
+    } else if (perfmon_ds_valid(cpu, *val)) {
+        cpu->perfmon.ds_area = *val;
+    } else {
+        return PMU_MSR_GP;
+    }
+    return PMU_MSR_OK;
+}
 
 /* What has retired counts before; what is nobody's alone is not looked at. */
 static PmuAccess access_msr(CPUX86State *env, uint32_t msr, uint64_t *val,
@@ -14,6 +32,9 @@ static PmuAccess access_msr(CPUX86State *env, uint32_t msr, uint64_t *val,
 {
     PmuAccess access = PMU_MSR_OTHER;
 
+    if (msr == MSR_IA32_DS_AREA) {
+        return access_ds_area(env, val, write);
+    }
     if (env_archcpu(env)->enable_pmu) {
         retire_cpu_settle(env);
     }

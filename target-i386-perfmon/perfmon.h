@@ -18,6 +18,7 @@ struct PmuInfo;
 
 /* What happens to a CPU, and what units tell or ask others: perfmon_event() */
 typedef enum PerfmonEvent {
+    /* The first three clear IA32_DS_AREA. */
     PERFMON_RESET,          /* RESET alone, */
     PERFMON_INIT,           /* and RESET or INIT */
     PERFMON_PRE_LOAD,       /* the CPU's state is going to be loaded */
@@ -76,6 +77,8 @@ typedef struct PerfmonUnit {
 
 extern const PerfmonUnit pmu_unit, ibs_unit, branch_unit;
 extern const VMStateDescription vmstate_pmu, vmstate_branch;
+/* A subsection of the former */
+extern const VMStateDescription vmstate_perfmon_ds;
 
 /* Before there are CPUs; who looks at what another one has realized is last. */
 #ifdef CONFIG_TCG
@@ -103,11 +106,17 @@ unsigned perfmon_cpu_model(X86CPU *cpu, PmuVendor *vendor, unsigned *family);
 /* What "pmu=on" lets the CPU have of feature word @w, beside what TCG has. */
 uint64_t perfmon_cpu_supported(X86CPU *cpu, FeatureWord w);
 
+/* Of that, the debug store itself */
+uint64_t perfmon_debug_store(X86CPU *cpu, FeatureWord w);
+
 /*
  * With "pmu=on" and TCG, give the CPU the CPUID bits and leaves that its units
  * have, except those that the user has set.
  */
 void perfmon_cpu_expand_features(X86CPU *cpu);
+
+/* Whether IA32_DS_AREA may be @addr: a canonical address. */
+bool perfmon_ds_valid(X86CPU *cpu, uint64_t addr);
 
 /* Fails if a property is out of range, or needs another one. */
 bool perfmon_cpu_realize(X86CPU *cpu, Error **errp);

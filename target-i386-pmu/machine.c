@@ -200,6 +200,7 @@ static const VMStateDescription *subsections[] = {
     &vmstate_pmu_pebs,
     &vmstate_pmu_frontend,
     &vmstate_pmu_netburst,
+    &vmstate_perfmon_ds,
     NULL,
     NULL
 };

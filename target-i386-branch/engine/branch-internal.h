@@ -45,18 +45,15 @@ enum {
     HAS_LER = 1 << 6,
     HAS_ARCH = 1 << 7,
     HAS_V2 = 1 << 8,
-    HAS_DS = 1 << 9,
+    HAS_LER_TO = 1 << 9,    /* HAS_LER, the other way round */
+    HAS_ALWAYS = 1 << 10,
     /* These are not MSRs. */
-    HAS_DS64 = 1 << 10,     /* DTES64 and DS-CPL */
     HAS_CALL_STACK = 1 << 11,
     HAS_AMD = 1 << 12,
     HAS_NOTHING = 1 << 13,  /* but single step on branches */
-    HAS_ALWAYS = 1 << 14,
-    HAS_LER_TO = 1 << 15,   /* HAS_LER, the other way round */
-    /* Nor are these. */
-    HAS_PREDICTED = 1 << 16,    /* in BTS's records */
-    HAS_TR_OFF = 1 << 17,   /* FREEZE_LBRS_ON_PMI clears TR, too */
-    HAS_SAYS_LIP = 1 << 18, /* FORMAT_LIP is what it says it has */
+    HAS_PREDICTED = 1 << 14,    /* in BTS's records */
+    HAS_TR_OFF = 1 << 15,   /* FREEZE_LBRS_ON_PMI clears TR, too */
+    HAS_SAYS_LIP = 1 << 16, /* FORMAT_LIP is what it says it has */
 };
 
 #define RECORDS     (HAS_PAIR | HAS_PACKED | HAS_LOW | HAS_HIGH | HAS_INFO | \
@@ -88,8 +85,7 @@ static inline bool branch_is_arch(const BranchConfig *config)
 static inline uint32_t branch_has(const BranchConfig *config)
 {
     uint32_t absent = (config->lbr ? 0 : RECORDS) |
-                      (config->lbr_v2 ? 0 : HAS_V2) |
-                      (config->ds ? 0 : HAS_DS);
+                      (config->lbr_v2 ? 0 : HAS_V2);
 
     return (config->flavour->has & ~absent) | HAS_ALWAYS;
 }

@@ -38,7 +38,6 @@ typedef enum BranchReg {
     REG_LER_FROM,
     REG_LER_TO,
     REG_LER_INFO,
-    REG_DS_AREA,
 } BranchReg;
 
 /*
@@ -73,7 +72,6 @@ static const struct {
     { 0x1200, 0x121f, REG_INFO, HAS_ARCH, false },
     { 0x1500, 0x151f, REG_FROM, HAS_ARCH, false },
     { 0x1600, 0x161f, REG_TO, HAS_ARCH, false },
-    { 0x600, 0x600, REG_DS_AREA, HAS_DS, false },
     { 0xc000010e, 0xc000010e, REG_SELECT, HAS_V2, false },
     { 0xc000010f, 0xc000010f, REG_CFG, HAS_V2, false },
     { 0xc0010300, 0xc001033f, REG_FROM_TO, HAS_V2, false },
@@ -123,12 +121,6 @@ static uint64_t ctl_mask(const BranchConfig *config)
 static uint64_t sign_extend(uint64_t addr, unsigned bits)
 {
     return (uint64_t)((int64_t)(addr << (64 - bits)) >> (64 - bits));
-}
-
-static bool canonical(const BranchConfig *config, uint64_t addr)
-{
-    return config->va_bits <= 32 ? addr <= UINT32_MAX :
-           addr == sign_extend(addr, config->va_bits);
 }
 
 /*
@@ -312,11 +304,6 @@ void branch_reset(BranchState *s, const BranchConfig *config, BranchRing *ring)
     clear_ring(s, config, ring);
 }
 
-void branch_init(BranchState *s)
-{
-    s->ds_area = 0;
-}
-
 /* Find @msr; *@index is that of the record, where it is one's. */
 static PmuAccess find_msr(const BranchState *s, const BranchConfig *config,
                              uint32_t msr, BranchReg *reg, unsigned *index)
@@ -406,11 +393,8 @@ PmuAccess branch_rdmsr(const BranchState *s, const BranchConfig *config,
     case REG_LER_TO:
         *val = s->ler_to;
         break;
-    case REG_LER_INFO:
-        *val = s->ler_info;
-        break;
     default:
-        *val = s->ds_area;
+        *val = s->ler_info;
         break;
     }
     return PMU_MSR_OK;
@@ -430,8 +414,6 @@ static bool writable(const BranchConfig *config, BranchReg reg, uint64_t val)
         return !(val & ~ctl_mask(config));
     case REG_DEPTH:
         return branch_depth_exists(val);
-    case REG_DS_AREA:
-        return canonical(config, val);
     default:
         return true;
     }
@@ -501,9 +483,6 @@ PmuAccess branch_wrmsr(BranchState *s, const BranchConfig *config,
         break;
     case REG_LER_INFO:
         s->ler_info = val;
-        break;
-    case REG_DS_AREA:
-        s->ds_area = val;
         break;
     case REG_LAST_FROM:
     case REG_LAST_TO:
@@ -610,7 +589,6 @@ bool branch_state_bad(const BranchState *s, const BranchConfig *config,
     bad |= exists & (HAS_LER | HAS_LER_TO | HAS_PAIR) ? 0 :
            s->ler_from | s->ler_to;
     bad |= exists & HAS_ARCH ? 0 : s->ler_info;
-    bad |= exists & HAS_DS ? !canonical(config, s->ds_area) : s->ds_area;
     bad |= s->smm_lbr_ctl & ~ctl_mask(config);
     bad |= s->smm_debugctl & ~(s->smm_frozen ? debugctl_mask(config) : 0);
     return bad;

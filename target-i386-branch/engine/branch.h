@@ -89,8 +89,8 @@ typedef struct BranchFlavour BranchFlavour;
  * What this processor has; does not change once the CPU exists.
  *
  *  1. branch_config_init() with what branch_flavour() finds;
- *  2. @lbr, @lbr_v2, @ds, @dtes64 and @ds_cpl may be cleared: it is what CPUID
- *     shows that exists;
+ *  2. @lbr and @lbr_v2 may be cleared, and @ds, @dtes64 and @ds_cpl may be set:
+ *     it is what CPUID shows that exists;
  *  3. the rest is set.
  */
 typedef struct BranchConfig {
@@ -103,7 +103,6 @@ typedef struct BranchConfig {
     bool ds_cpl;            /* CPUID.1:ECX[4] */
     bool bts_predicted;     /* there is such a bit in its records */
     uint8_t pmu_version;    /* PmuConfig.version */
-    uint8_t va_bits;        /* of a linear address: 32, 48 (the default), 57 */
     uint32_t insn_clocks;   /* that an instruction takes; 1 by default */
     uint64_t debugctl_other;    /* bits of 1D9H that are somebody else's */
 } BranchConfig;
@@ -111,8 +110,7 @@ typedef struct BranchConfig {
 /* What the user does not want; for branch_config_init(). */
 #define BRANCH_WITHOUT_PMU      (1u << 0)
 #define BRANCH_WITHOUT_LBR      (1u << 1)
-#define BRANCH_WITHOUT_BTS      (1u << 2)
-#define BRANCH_WITHOUT_LBR_V2   (1u << 3)
+#define BRANCH_WITHOUT_LBR_V2   (1u << 2)
 
 /* Bits of IA32_DEBUGCTL (SDM 17.4.1) and DbgCtl (APM) that are kept here. */
 #define BRANCH_DEBUGCTL_LBR     (1u << 0)
@@ -137,7 +135,6 @@ typedef struct BranchState {
     uint64_t dbg_extn_cfg;      /* AMD's DBG_EXTN_CFG */
     /* The last branch before an exception or interrupt */
     uint64_t ler_from, ler_to, ler_info;
-    uint64_t ds_area;           /* IA32_DS_AREA */
     /* Saved at an SMI, for RSM; the first one with FREEZE_WHILE_SMM. */
     uint64_t smm_debugctl, smm_lbr_ctl;
     bool smm_frozen;            /* in SMM, with FREEZE_WHILE_SMM */
@@ -171,10 +168,9 @@ uint64_t branch_perf_capabilities(const BranchConfig *config);
 void branch_cpuid_1c(const BranchConfig *config, uint32_t regs[4]);
 void branch_cpuid_80000022(const BranchConfig *config, uint32_t regs[4]);
 
-/* RESET, and INIT, which keeps records and nearly all else. */
+/* RESET; INIT keeps all of it. */
 void branch_reset(BranchState *s, const BranchConfig *config,
                   BranchRing *ring);
-void branch_init(BranchState *s);
 
 /*
  * The MSRs.  RDMSR sets *@val only if it returns PMU_MSR_OK.  With

@@ -4,14 +4,14 @@
 #include "bts.h"
 
 BtsResult bts_record_any(const BranchState *s, const BranchConfig *config,
-                         uint64_t from, uint64_t to, bool predicted,
-                         DsHost *host, void *opaque)
+                         uint64_t ds_area, uint64_t from, uint64_t to,
+                         bool predicted, DsHost *host, void *opaque)
 {
     uint32_t size = config->dtes64 ? 8 : 4;     /* of a field */
     uint64_t index, maximum, threshold;
     DsBytes area, record;
 
-    if (!ds_reach(&area, host, opaque, s->ds_area, 4 * size)) {
+    if (!ds_reach(&area, host, opaque, ds_area, 4 * size)) {
         return BTS_NO_AREA;
     }
     index = ds_get(&area, size, BTS_INDEX / 8);

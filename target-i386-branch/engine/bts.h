@@ -27,8 +27,8 @@ typedef enum BtsResult {
 } BtsResult;
 
 BtsResult bts_record_any(const BranchState *s, const BranchConfig *config,
-                         uint64_t from, uint64_t to, bool predicted,
-                         DsHost *host, void *opaque);
+                         uint64_t ds_area, uint64_t from, uint64_t to,
+                         bool predicted, DsHost *host, void *opaque);
 
 /* The third field, where there is such a bit */
 static inline uint64_t bts_flags(const BranchConfig *config, bool predicted)
@@ -47,11 +47,12 @@ static inline uint64_t bts_flags(const BranchConfig *config, bool predicted)
  */
 static inline BtsResult bts_record(const BranchState *s,
                                    const BranchConfig *config,
-                                   uint64_t from, uint64_t to, bool predicted,
-                                   DsHost *quick, DsHost *host, void *opaque)
+                                   uint64_t ds_area, uint64_t from, uint64_t to,
+                                   bool predicted, DsHost *quick, DsHost *host,
+                                   void *opaque)
 {
     uint8_t *area = config->dtes64 ?
-                    quick(opaque, s->ds_area, BTS_AREA_SIZE) : NULL;
+                    quick(opaque, ds_area, BTS_AREA_SIZE) : NULL;
 
     if (area) {
         uint64_t index = ds_ld64(area + BTS_INDEX);
@@ -70,7 +71,8 @@ static inline BtsResult bts_record(const BranchState *s,
                    index >= threshold ? BTS_PMI : BTS_STORED;
         }
     }
-    return bts_record_any(s, config, from, to, predicted, host, opaque);
+    return bts_record_any(s, config, ds_area, from, to, predicted, host,
+                          opaque);
 }
 
 #endif

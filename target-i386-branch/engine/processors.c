@@ -18,11 +18,11 @@
 #define V2_FREEZE           (1u << 2)
 #define V2_DEPTH_SHIFT      4           /* EBX */
 
-#define PACKED      (HAS_PACKED | HAS_DS | HAS_PREDICTED)
-#define LOW         (HAS_LOW | HAS_LER | HAS_DS | HAS_DS64)
-#define HIGH        (HAS_HIGH | HAS_LER | HAS_DS | HAS_DS64 | HAS_SELECT)
+#define PACKED      (HAS_PACKED | HAS_PREDICTED)
+#define LOW         (HAS_LOW | HAS_LER)
+#define HIGH        (HAS_HIGH | HAS_LER | HAS_SELECT)
 #define STACK       (HIGH | HAS_CALL_STACK)
-#define ARCH        (HAS_ARCH | HAS_LER | HAS_DS | HAS_DS64)
+#define ARCH        (HAS_ARCH | HAS_LER)
 #define AMD         (HAS_PAIR | HAS_AMD)
 
 #define PINS    BRANCH_DEBUGCTL_PINS
@@ -40,7 +40,6 @@
  *   (LbrExtV2) and Xen's calc_ler_msr() in traps.c (1DDH of AMD's, from K7 on).
  *   HAS_LER_TO: SDM vol. 4's table of Pentium M alone, which is PentiumMMsr.h,
  *   too.  Xen takes 1DDH of all processors of family 6 for FROM.
- *   HAS_DS, HAS_DS64: what CPUID of such a processor says.
  *   HAS_PREDICTED: SDM 17.4.9 alone: not on Core 2 ("Core microarchitecture")
  *   and Atoms, which Knights Landing is taken for, too.
  *   HAS_CALL_STACK: SDM 17.6, 17.7, 17.9, 17.10; hsw_lbr_sel_map in Linux'
@@ -112,7 +111,6 @@ void branch_config_init(BranchConfig *config, const BranchFlavour *flavour,
     uint32_t all = flavour->has;
     bool pmu = !(without & BRANCH_WITHOUT_PMU);
     bool lbr = !(without & BRANCH_WITHOUT_LBR);
-    bool bts = !(without & BRANCH_WITHOUT_BTS);
 
     *config = (BranchConfig) {
         .flavour = flavour,
@@ -120,11 +118,7 @@ void branch_config_init(BranchConfig *config, const BranchFlavour *flavour,
         .lbr = lbr && (all & RECORDS) && (pmu || (all & HAS_PAIR)),
         .lbr_v2 = lbr && pmu && (all & HAS_V2) &&
                   !(without & BRANCH_WITHOUT_LBR_V2),
-        .ds = bts && pmu && (all & HAS_DS),
-        .dtes64 = bts && pmu && (all & HAS_DS64),
-        .ds_cpl = bts && pmu && (all & HAS_DS64),
         .bts_predicted = all & HAS_PREDICTED,
-        .va_bits = 48,
         .insn_clocks = 1,
     };
 }

@@ -52,12 +52,13 @@ typedef struct PerfmonState {
     uint64_t *debugctl;             /* PMU_FREEZE_* */
     const uint64_t *global_status;  /* PMU_STATUS_LBR_FRZ */
     const uint64_t *pebs_armed;     /* not 0: a record may be next */
-    const uint64_t *ds_area;        /* IA32_DS_AREA */
     bool *pmi;                      /* one is to come */
     uint64_t zero;
     bool nothing;
     bool held;              /* a record of BTS waits for those of PEBS */
     uint8_t version;        /* CPUID.0AH:EAX[7:0] */
+    uint8_t va_bits;        /* of a linear address: 32, 48, 57 */
+    uint64_t ds_area;       /* IA32_DS_AREA (SDM 17.4.9) */
     uint64_t debugctl_mask; /* the bits that *@debugctl can have */
     uint64_t capabilities;  /* IA32_PERF_CAPABILITIES of all units */
 } PerfmonState;

@@ -12,7 +12,9 @@ typedef enum PerfmonCore {
     CORE_P5, CORE_6X86MX,
     CORE_C6, CORE_WINCHIP2, CORE_C3,
     CORE_ZX,                /* all of Zhaoxin's */
-    CORE_P6, CORE_PENTIUM_M, CORE_CORE_DUO, CORE_CORE2,
+    CORE_P6,
+    /* These have a debug store, in this order: see below. */
+    CORE_PENTIUM_M, CORE_CORE_DUO, CORE_CORE2,
     CORE_NHM, CORE_WSM,     /* Nehalem, Westmere */
     CORE_SNB, CORE_IVB,     /* Sandy Bridge, Ivy Bridge */
     CORE_HSW, CORE_BDW,     /* Haswell, Broadwell */
@@ -37,5 +39,16 @@ typedef enum PerfmonCore {
 
 /* @family and @model are those of CPUID.1:EAX with the extended fields added */
 PerfmonCore perfmon_core(PmuVendor vendor, unsigned family, unsigned model);
+
+/* The debug store: CPUID.1:EDX[21], and with 64 bits CPUID.1:ECX[2] and [4] */
+static inline bool perfmon_has_ds(PerfmonCore core)
+{
+    return core >= CORE_PENTIUM_M && core <= CORE_ARCH;
+}
+
+static inline bool perfmon_has_ds64(PerfmonCore core)
+{
+    return core >= CORE_CORE2 && core <= CORE_ARCH;
+}
 
 #endif

@@ -44,7 +44,7 @@ static const struct {
 static const struct {
     uint32_t first, number;
 } msrs[] = {
-    { 0x1d9, 1 }, { 0x1c8, 2 }, { 0x1db, 4 }, { 0x1e0, 1 }, { 0x600, 1 },
+    { 0x1d9, 1 }, { 0x1c8, 2 }, { 0x1db, 4 }, { 0x1e0, 1 },
     { 0x040, 9 }, { 0x060, 9 }, { 0x680, 33 }, { 0x6c0, 33 }, { 0xdc0, 33 },
     { 0x14ce, 2 }, { 0x1200, 33 }, { 0x1500, 33 }, { 0x1600, 33 },
     { 0xc000010e, 2 }, { 0xc0010300, 33 }, { 0x1d8, 1 },
@@ -326,23 +326,22 @@ static void trace(uint8_t how)
     uint64_t record[3] = { from, to, flags };
     BtsResult a, b;
 
-    branch_wrmsr(&state, &config, &ring, 0x600, area);
     slow_memory.absent = (how & 12) == 12 ? (uint8_t)take(1) : 0;
-    if (state.ds_area < PAGES * PAGE - 32) {
+    if (area < PAGES * PAGE - 32) {
         uint64_t base = field(how), index = base + take(1);
         uint64_t maximum = index + (take(1) & 7) * size - size;
         uint64_t threshold = index + (take(1) & 7) * size;
         uint64_t fields[4] = { base, index, maximum, threshold };
 
         for (unsigned i = 0; i < 4 * size; i++) {
-            slow_memory.bytes[state.ds_area + i] =
+            slow_memory.bytes[area + i] =
                 (uint8_t)(fields[i / size] >> 8 * (i % size));
         }
     }
     quick_memory = old_memory = slow_memory;
-    a = bts_record(&state, &config, from, to, how & 32, quick, host,
+    a = bts_record(&state, &config, area, from, to, how & 32, quick, host,
                    &slow_memory);
-    b = bts_record(&state, &config, from, to, how & 32, quick, host,
+    b = bts_record(&state, &config, area, from, to, how & 32, quick, host,
                    &quick_memory);
     if (a != b || memcmp(&slow_memory, &quick_memory, sizeof(slow_memory))) {
         fail("two ways to store a record");
@@ -355,13 +354,13 @@ static void trace(uint8_t how)
     }
     index = 0;
     for (unsigned i = 0; i < size; i++) {
-        index |= (uint64_t)slow_memory.bytes[state.ds_area + size + i] <<
+        index |= (uint64_t)slow_memory.bytes[area + size + i] <<
                  8 * i;
     }
     at = index - 3 * size;
     for (unsigned i = 0; i < 3 * size; i++) {
         /* Unless the index has been written over it */
-        if (at + i - state.ds_area - size >= size && at < PAGES * PAGE - 24 &&
+        if (at + i - area - size >= size && at < PAGES * PAGE - 24 &&
             slow_memory.bytes[at + i] !=
             (uint8_t)(record[i / size] >> 8 * (i % size))) {
             fail("a record");
@@ -369,7 +368,7 @@ static void trace(uint8_t how)
     }
     for (unsigned i = 0; i < PAGES * PAGE; i++) {
         if (slow_memory.bytes[i] != old_memory.bytes[i] &&
-            i - at >= 3 * size && i - state.ds_area - size >= size) {
+            i - at >= 3 * size && i - area - size >= size) {
             fail("memory that is not the record");
         }
     }
@@ -396,8 +395,6 @@ static void environment(uint8_t how)
         branch_rsm(&state);
         break;
     case 4:
-        branch_init(&state);
-        break;
     case 5:
         branch_reset(&state, &config, &ring);
         break;
@@ -471,10 +468,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     i = take(1) % (sizeof(cpus) / sizeof(cpus[0]));
     without = take(1);
     flavour = branch_flavour(cpus[i].vendor, cpus[i].family, cpus[i].model);
-    branch_config_init(&config, flavour, without & 16 ? without & 15 : 0);
-    config.dtes64 &= !(without & 32);
-    config.ds_cpl &= !(without & 64);
-    config.va_bits = without & 128 ? 32 : 48;
+    branch_config_init(&config, flavour, without & 16 ? without & 7 : 0);
+    config.ds = config.pmu && !(without & 128);
+    config.dtes64 = config.ds && !(without & 32);
+    config.ds_cpl = config.ds && !(without & 64);
     config.insn_clocks = 1 + (without & 1) * 999;
     config.debugctl_other = without & 2 ? 0x1800 : 0;
     if (!branch_flavour_name(flavour) ||

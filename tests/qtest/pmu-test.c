@@ -1979,45 +1979,66 @@ enum {
     B_DBG_EXTN_CFG = 16,
     B_LER_FROM = 24,
     B_LER_INFO = 40,
-    B_DS_AREA = 48,
-    B_SMM_DEBUGCTL = 56,
-    B_SMM_LBR_CTL = 64,
-    B_SMM_FROZEN = 72,
-    B_AGE = 73,
-    B_SIZE = 81,
+    B_SMM_DEBUGCTL = 48,
+    B_SMM_LBR_CTL = 56,
+    B_SMM_FROZEN = 64,
+    B_AGE = 65,
+    B_SIZE = 73,
     B_STACK_SIZE = 8 + 32 * 24,
+    B_DS_SIZE = 8,
 };
+
+/* Where the fields of a subsection are */
+static char *find_part(char *stream, size_t size, const char *name)
+{
+    char *part = memmem(stream, size, name, strlen(name));
+
+    g_assert_nonnull(part);
+    return part + strlen(name) + 4;     /* behind its version */
+}
 
 static void test_branch_refused(void)
 {
+    enum { BRANCH, STACK, DS, NR_PARTS };
+    static const struct {
+        const char *name;
+        size_t size;
+        const char *message;
+    } parts[NR_PARTS] = {
+        { "cpu/branch", B_SIZE, "CPU 0: inconsistent branch records" },
+        { "cpu/branch/stack", B_STACK_SIZE,
+          "CPU 0: inconsistent branch records" },
+        { "cpu/pmu/ds", B_DS_SIZE, "CPU 0: inconsistent debug store" },
+    };
     static const struct {
         unsigned offset, bytes;
         uint64_t val;
-        bool stack, good;
+        int part;
+        bool good;
     } t[] = {
-        { B_DEBUGCTL, 8, 0x7c3, false, true },
+        { B_DEBUGCTL, 8, 0x7c3, BRANCH, true },
         { B_DEBUGCTL, 8, 1 << 2 },              /* of P6 */
         { B_DEBUGCTL, 8, 1 << 14 },             /* of counters */
         { B_DEBUGCTL, 8, 1ull << 63 },
-        { B_SELECT, 8, 0x3ff, false, true },
+        { B_SELECT, 8, 0x3ff, BRANCH, true },
         { B_SELECT, 8, 1 << 10 },
         { B_DBG_EXTN_CFG, 8, 1 << 6 },          /* of AMD */
-        { B_LER_FROM, 8, UINT64_MAX, false, true },
+        { B_LER_FROM, 8, UINT64_MAX, BRANCH, true },
         { B_LER_INFO, 8, 1 },                   /* of architectural records */
-        { B_DS_AREA, 8, 1ull << 62 },
-        { B_DS_AREA, 8, 0x7ffffffffff8, false, true },
         { B_SMM_DEBUGCTL, 8, 1 },               /* not in SMM */
         { B_SMM_LBR_CTL, 8, 1 },
         { B_AGE, 8, 1ull << 62 },
-        { B_AGE, 8, (1ull << 62) - 1, false, true },
-        { 0, 8, 32, true },                     /* TOS */
-        { 0, 8, 31, true, true },
-        { 8, 8, UINT64_MAX, true, true },       /* FROM */
-        { B_STACK_SIZE - 8, 8, UINT64_MAX, true, true },    /* INFO */
+        { B_AGE, 8, (1ull << 62) - 1, BRANCH, true },
+        { 0, 8, 32, STACK },                    /* TOS */
+        { 0, 8, 31, STACK, true },
+        { 8, 8, UINT64_MAX, STACK, true },      /* FROM */
+        { B_STACK_SIZE - 8, 8, UINT64_MAX, STACK, true },   /* INFO */
+        { 0, 8, 1ull << 62, DS },
+        { 0, 8, 0x7ffffffffff8, DS, true },
     };
     const char *cpu = branch_tests[0].cpu;
     g_autofree char *stream = NULL;
-    char *branch, *stack, old[B_SIZE], old_stack[B_STACK_SIZE];
+    char *part[NR_PARTS], old[B_STACK_SIZE];
     size_t size;
     Guest g;
 
@@ -2028,37 +2049,33 @@ static void test_branch_refused(void)
     guest_consume(&g, 2);
     guest_save(&g);
     g_assert_true(g_file_get_contents(g.stream, &stream, &size, NULL));
-    branch = memmem(stream, size, "cpu/branch", 10);
-    stack = memmem(stream, size, "cpu/branch/stack", 16);
-    g_assert_true(branch && stack);
-    branch += 10 + 4;
-    stack += 16 + 4;
-    memcpy(old, branch, B_SIZE);
-    memcpy(old_stack, stack, B_STACK_SIZE);
+    for (int i = 0; i < NR_PARTS; i++) {
+        part[i] = find_part(stream, size, parts[i].name);
+    }
     for (int i = 0; i < G_N_ELEMENTS(t); i++) {
-        put(t[i].stack ? stack : branch, t[i].offset, t[i].bytes, t[i].val);
+        char *changed = part[t[i].part];
+        size_t n = parts[t[i].part].size;
+
+        memcpy(old, changed, n);
+        put(changed, t[i].offset, t[i].bytes, t[i].val);
         g_assert_true(g_file_set_contents(g.stream, stream, size, NULL));
         if (t[i].good) {
             g_autofree char *after = NULL;
             size_t size_after;
-            char *saved;
 
             /* As it came, it goes. */
             g_assert_true(guest_load(&g, cpu, "-S"));
             guest_save(&g);
             g_assert_true(g_file_get_contents(g.stream, &after, &size_after,
                                               NULL));
-            saved = memmem(after, size_after, "cpu/branch", 10);
-            g_assert_nonnull(saved);
-            g_assert_cmpmem(saved + 14, B_SIZE, branch, B_SIZE);
-            saved = memmem(after, size_after, "cpu/branch/stack", 16);
-            g_assert_nonnull(saved);
-            g_assert_cmpmem(saved + 20, B_STACK_SIZE, stack, B_STACK_SIZE);
+            for (int j = 0; j < NR_PARTS; j++) {
+                g_assert_cmpmem(find_part(after, size_after, parts[j].name),
+                                parts[j].size, part[j], parts[j].size);
+            }
         } else {
-            assert_load_fails(&g, cpu, "CPU 0: inconsistent branch records");
+            assert_load_fails(&g, cpu, parts[t[i].part].message);
         }
-        memcpy(branch, old, B_SIZE);
-        memcpy(stack, old_stack, B_STACK_SIZE);
+        memcpy(changed, old, n);
     }
     g_assert_true(g_file_set_contents(g.stream, stream, size, NULL));
     assert_load_fails(&g, MODEL(94) ",lbr=off", "inconsistent");

@@ -8,6 +8,7 @@
 #include <glib.h>
 #include "branch.h"
 #include "bts.h"
+#include "perfmon/engine/processors.h"
 
 #define DEBUGCTL        0x1d9
 #define LOW_FROM        0x40
@@ -27,7 +28,6 @@
 #define ARCH_INFO       0x1200
 #define ARCH_FROM       0x1500
 #define ARCH_TO         0x1600
-#define DS_AREA         0x600
 #define V2_SELECT       0xc000010e
 #define V2_CFG          0xc000010f
 #define V2_FROM         0xc0010300
@@ -56,14 +56,21 @@ static BranchConfig config;
 static BranchState state;
 static BranchRing ring;
 static uint64_t now;
+static uint64_t ds_area;
 
 static void be_without(PmuVendor vendor, unsigned family, unsigned model,
                        uint32_t without)
 {
     const BranchFlavour *flavour = branch_flavour(vendor, family, model);
+    PerfmonCore core = perfmon_core(vendor, family, model);
 
     g_assert_nonnull(flavour);
     branch_config_init(&config, flavour, without);
+    g_assert_false(config.ds || config.dtes64 || config.ds_cpl);
+    if (config.pmu) {
+        config.ds = perfmon_has_ds(core);
+        config.dtes64 = config.ds_cpl = perfmon_has_ds64(core);
+    }
     memset(&ring, 0x5a, sizeof(ring));
     branch_reset(&state, &config, &ring);
     now = 12345;
@@ -346,7 +353,6 @@ static void test_flavours(void)
         g_assert_cmpint(config.ds, ==, c->bts);
         g_assert_cmpint(config.dtes64, ==, c->bts && !packed);
         g_assert_cmpint(config.ds_cpl, ==, c->bts && !packed);
-        g_assert_cmpint(config.va_bits, ==, 48);
         for (unsigned j = 0; j < G_N_ELEMENTS(all); j++) {
             bool there = all[j] == c->from || all[j] == c->to ||
                          (c->info && all[j] == c->info) ||
@@ -390,8 +396,6 @@ static void test_flavours(void)
         g_assert_cmpint(access_of(LAST_FROM), ==,
                         c->from == LAST_FROM || c->vendor == AMD ?
                         PMU_MSR_OK : PMU_MSR_OTHER);
-        g_assert_cmpint(access_of(DS_AREA), ==,
-                        c->bts ? PMU_MSR_OK : PMU_MSR_GP);
         other(0x1d8);
         other(0x48);
         other(0x345);
@@ -411,8 +415,7 @@ static void test_without(void)
         bool debug = c->from == LAST_FROM || c->vendor == AMD;
 
         be_without(c->vendor, c->family, c->model, BRANCH_WITHOUT_PMU);
-        g_assert_false(config.ds || config.dtes64 || config.ds_cpl ||
-                       config.lbr_v2);
+        g_assert_false(config.lbr_v2);
         wr(DEBUGCTL, UINT64_MAX);
         g_assert_cmphex(rd(DEBUGCTL) & ~BRANCH_DEBUGCTL_PINS, ==,
                         debug ? LBR | BTF : BTF);
@@ -424,12 +427,10 @@ static void test_without(void)
         other(LOW_FROM);
         other(ARCH_CTL);
         other(V2_FROM);
-        other(DS_AREA);
         g_assert_cmphex(branch_perf_capabilities(&config), ==, 0);
 
         be_without(c->vendor, c->family, c->model, BRANCH_WITHOUT_LBR);
         g_assert_false(config.lbr || config.lbr_v2);
-        g_assert_cmpint(config.ds, ==, c->bts);
         wr(DEBUGCTL, LBR | BTF);
         g_assert_cmphex(rd(DEBUGCTL), ==, BTF);
         g_assert_cmphex(wants(true), ==, RETIRE_WANT_BTF);
@@ -439,11 +440,6 @@ static void test_without(void)
         other(LAST_FROM);
         other(LER_FROM);
         g_assert_cmphex(branch_perf_capabilities(&config), ==, 0);
-
-        be_without(c->vendor, c->family, c->model, BRANCH_WITHOUT_BTS);
-        g_assert_false(config.ds || config.dtes64 || config.ds_cpl);
-        g_assert_true(config.lbr);
-        gp(DS_AREA);
     }
     be_without(AMD, 0x19, 0x11, BRANCH_WITHOUT_LBR_V2);
     g_assert_true(config.lbr);
@@ -1296,21 +1292,9 @@ static void test_smm(void)
 static void test_reset(void)
 {
     be_intel(SKYLAKE);
-    wr(DS_AREA, KERNEL);
-    wr_gp(DS_AREA, 1ull << 47);
-    wr_gp(DS_AREA, 1ull << 63);
-    config.va_bits = 57;
-    wr(DS_AREA, 1ull << 47);
-    wr_gp(DS_AREA, 1ull << 56);
-    config.va_bits = 32;
-    wr(DS_AREA, UINT32_MAX);
-    wr_gp(DS_AREA, 1ull << 32);
     wr(DEBUGCTL, LBR);
     wr(LBR_SELECT, 4);
     jmp(1, 2);
-    branch_init(&state);
-    g_assert_cmphex(rd(DS_AREA), ==, 0);
-    g_assert_cmphex(rd(DEBUGCTL), ==, LBR);
     g_assert_cmphex(rd(HIGH_TO + 1), ==, 2);
     branch_reset(&state, &config, &ring);
     g_assert_cmphex(rd(DEBUGCTL) | rd(LBR_SELECT) | rd(LBR_TOS), ==, 0);
@@ -1441,7 +1425,6 @@ static void test_bad(void)
     BAD(s.lbr_depth, 32);
     BAD(s.dbg_extn_cfg, V2_EN);
     BAD(s.ler_info, 1);
-    BAD(s.ds_area, 1ull << 48);
     BAD(s.smm_debugctl, LBR);
     BAD(s.smm_lbr_ctl, 1);
     BAD(k.tos, 32);
@@ -1459,9 +1442,6 @@ static void test_bad(void)
     g_assert_false(branch_state_bad(&state, &config, &stack));
     config.ds = false;
     s = state;
-    s.ds_area = 8;
-    g_assert_true(branch_state_bad(&s, &config, &stack));
-    s.ds_area = 0;
     s.debugctl = BTS;
     g_assert_true(branch_state_bad(&s, &config, &stack));
 
@@ -1486,7 +1466,6 @@ static void test_bad(void)
     be_intel(P6);
     BAD(k.entry[1].from, 1);
     BAD(k.tos, 1);
-    BAD(s.ds_area, 1);
     be_k7();
     BAD(s.dbg_extn_cfg, V2_EN);
     BAD(s.select, 1);
@@ -1601,7 +1580,7 @@ static void set_area(uint64_t area, uint64_t base, uint64_t index,
 {
     unsigned size = config.dtes64 ? 8 : 4;
 
-    wr(DS_AREA, area);
+    ds_area = area;
     poke(area, size, base);
     poke(area + size, size, index);
     poke(area + 2 * size, size, maximum);
@@ -1610,8 +1589,8 @@ static void set_area(uint64_t area, uint64_t base, uint64_t index,
 
 static BtsResult bts(uint64_t from, uint64_t to, bool fast)
 {
-    return bts_record(&state, &config, from, to, false, fast ? quick : never,
-                      host, memory);
+    return bts_record(&state, &config, ds_area, from, to, false,
+                      fast ? quick : never, host, memory);
 }
 
 /* Bit 4 of the third field, where the manual has it */
@@ -1642,7 +1621,7 @@ static void test_predicted(void)
                         (tests[i].has ? RETIRE_WANT_PREDICT : 0));
         for (int n = 0; n < 4; n++) {
             set_area(memory->base, base, base, base + PAGE, 0);
-            g_assert_cmpint(bts_record(&state, &config, 1, 2, n & 1,
+            g_assert_cmpint(bts_record(&state, &config, ds_area, 1, 2, n & 1,
                                        n & 2 ? quick : never, host, memory),
                             ==, BTS_STORED);
             g_assert_cmphex(peek(base + 2 * size, size), ==,
@@ -1793,7 +1772,7 @@ static void test_bts(void)
     g_assert_cmpint(bts(1, 2, true), ==, BTS_FULL);
     set_area(memory->base, 0, -25ull, -1ull, -1ull);
     g_assert_cmpint(bts(1, 2, true), ==, BTS_PMI);
-    wr(DS_AREA, -8ull);
+    ds_area = -8ull;
     g_assert_cmpint(bts(1, 2, true), ==, BTS_NO_AREA);
     g_free(memory);
 }
