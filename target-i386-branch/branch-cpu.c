@@ -75,10 +75,6 @@ static bool branch_realize(X86CPU *cpu, Error **errp)
     BranchConfig *config = &cpu->branch_config;
     CPUX86State *env = &cpu->env;
 
-    if (tcg_enabled()) {
-        cpu->branch_ring = g_new0(BranchRing, 1);
-        cpu->branch_stream = g_new0(BranchStack, 1);
-    }
     if (!init_config(cpu, config)) {
         return true;
     }
@@ -112,10 +108,15 @@ static void branch_cpuid(X86CPU *cpu, uint32_t leaf, uint32_t regs[4])
     }
 }
 
+static uint64_t misc_enable(X86CPU *cpu, uint64_t val)
+{
+    return cpu->branch_config.ds ? val & ~(uint64_t)PMU_MISC_NO_BTS : val;
+}
+
 static void last_branches(X86CPU *cpu, PerfmonBranch *last, unsigned n)
 {
     for (unsigned i = 0; i < n &&
-         branch_entry(&cpu->branch, &cpu->branch_config, cpu->branch_ring, i,
+         branch_entry(&cpu->branch, &cpu->branch_config, &cpu->branch_ring, i,
                       &last[i]); i++) {
         continue;
     }
@@ -134,7 +135,7 @@ static PmuBranchInfo *get_branches(X86CPU *cpu)
 
     info->kind = g_strdup(branch_flavour_name(config->flavour));
     info->recording = wants & BRANCH_WANT_RECORDS;
-    while (branch_entry(s, config, cpu->branch_ring, info->depth, &e)) {
+    while (branch_entry(s, config, &cpu->branch_ring, info->depth, &e)) {
         info->depth++;
         if (e.from || e.to || e.info) {
             PmuBranchRecord *r = g_new0(PmuBranchRecord, 1);
@@ -165,6 +166,7 @@ const PerfmonUnit branch_unit = {
     .expand_features = branch_expand_features,
     .realize = branch_realize,
     .cpuid = branch_cpuid,
+    .misc_enable = misc_enable,
     .event = branch_cpu_event,
     .msr = branch_cpu_msr,
     .task_commit = branch_cpu_task_commit,

@@ -84,8 +84,8 @@ static void branch_release(CPUX86State *env)
 
     cpu->perfmon.held = false;
     stored(env, bts_record_any(&cpu->branch, &cpu->branch_config,
-                               cpu->perfmon.ds_area, held->from, held->to, held->predicted, ds_host,
-                               &space));
+                               cpu->perfmon.ds_area, held->from, held->to,
+                               held->predicted, ds_host, &space));
 }
 
 /*
@@ -160,7 +160,7 @@ static void record(CPUX86State *env, RetireRow row, uint64_t ip,
         .to_os = retire_row(env) == RETIRE_OS,
     };
 
-    branch_record(&cpu->branch, &cpu->branch_config, cpu->branch_ring,
+    branch_record(&cpu->branch, &cpu->branch_config, &cpu->branch_ring,
                   &branch, *cpu->perfmon.global_status & PMU_STATUS_LBR_FRZ,
                   retire_cpu_clock(env));
     store_far(env, ip, hold);
@@ -274,7 +274,7 @@ static void svm_save(CPUX86State *env, uint64_t vmcb)
     X86CPU *cpu = env_archcpu(env);
     BranchSvm s;
 
-    branch_svm_save(&cpu->branch, &cpu->branch_config, cpu->branch_ring, &s);
+    branch_svm_save(&cpu->branch, &cpu->branch_config, &cpu->branch_ring, &s);
     x86_stq_phys(cs, vmcb + offsetof(struct vmcb, save.dbgctl),
                  s.debugctl | *cpu->perfmon.debugctl);
     x86_stq_phys(cs, vmcb + offsetof(struct vmcb, save.br_from), s.br_from);
@@ -297,7 +297,7 @@ static void svm_load(CPUX86State *env, uint64_t vmcb)
         x86_ldq_phys(cs, vmcb + offsetof(struct vmcb, save.last_excp_to)),
     };
 
-    branch_svm_load(&cpu->branch, &cpu->branch_config, cpu->branch_ring, &s);
+    branch_svm_load(&cpu->branch, &cpu->branch_config, &cpu->branch_ring, &s);
     *cpu->perfmon.debugctl = s.debugctl & cpu->perfmon.debugctl_mask;
     cpu->branch_used = true;
     branch_cpu_add_observer(cpu);
@@ -313,14 +313,10 @@ bool branch_cpu_event(CPUX86State *env, PerfmonEvent event)
     case PERFMON_PRE_LOAD:
         source->valid = cpu->branch_used = false;
         if (cpu->branch_config.flavour) {
-            *cpu->branch_stream = (BranchStack) { };
-            branch_reset(&cpu->branch, &cpu->branch_config, cpu->branch_ring);
+            cpu->branch_stream = (BranchStack) { };
+            branch_reset(&cpu->branch, &cpu->branch_config, &cpu->branch_ring);
         }
         return event == PERFMON_RESET;
-    case PERFMON_UNREALIZE:
-        g_clear_pointer(&cpu->branch_ring, g_free);
-        g_clear_pointer(&cpu->branch_stream, g_free);
-        return false;
     case PERFMON_SMI:
         if (cpu->enable_pmu) {
             branch_smi(&cpu->branch,
@@ -383,9 +379,9 @@ PmuAccess branch_cpu_msr(CPUX86State *env, uint32_t msr, uint64_t *val,
         return PMU_MSR_OTHER;
     }
     if (!write) {
-        return branch_rdmsr(&cpu->branch, config, cpu->branch_ring, msr, val);
+        return branch_rdmsr(&cpu->branch, config, &cpu->branch_ring, msr, val);
     }
-    access = branch_wrmsr(&cpu->branch, config, cpu->branch_ring, msr, *val);
+    access = branch_wrmsr(&cpu->branch, config, &cpu->branch_ring, msr, *val);
     if (access == PMU_MSR_OK) {
         cpu->branch_used |= *val != 0;
         branch_cpu_add_observer(cpu);

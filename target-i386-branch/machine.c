@@ -34,9 +34,9 @@ static int branch_pre_save(void *opaque)
 {
     X86CPU *cpu = opaque;
     CPUX86State *env = &cpu->env;
-    BranchStack *stack = cpu->branch_stream;
+    BranchStack *stack = &cpu->branch_stream;
 
-    branch_stack_save(&cpu->branch, &cpu->branch_config, cpu->branch_ring,
+    branch_stack_save(&cpu->branch, &cpu->branch_config, &cpu->branch_ring,
                       env->retire.clock, stack);
     env->msr_lbr_ctl = cpu->branch.lbr_ctl;
     env->msr_lbr_depth = cpu->branch.lbr_depth;
@@ -67,7 +67,7 @@ static int branch_post_load(void *opaque, int version_id)
 bool branch_cpu_loaded(X86CPU *cpu)
 {
     CPUX86State *env = &cpu->env;
-    BranchStack *stack = cpu->branch_stream;
+    BranchStack *stack = &cpu->branch_stream;
 
     if (!cpu->branch_used) {
         return true;
@@ -82,7 +82,7 @@ bool branch_cpu_loaded(X86CPU *cpu)
                      "stream", CPU(cpu)->cpu_index);
         return false;
     }
-    branch_stack_load(&cpu->branch, &cpu->branch_config, cpu->branch_ring,
+    branch_stack_load(&cpu->branch, &cpu->branch_config, &cpu->branch_ring,
                       env->retire.clock, stack);
     branch_cpu_add_observer(cpu);
     cpu_sync_retire(env);
@@ -101,36 +101,15 @@ static const VMStateDescription vmstate_entry = {
     }
 };
 
-static const VMStateDescription vmstate_records = {
-    .name = "cpu/branch/records",
-    .version_id = 1,
-    .minimum_version_id = 1,
-    .fields = (const VMStateField[]) {
-        VMSTATE_UINT64(tos, BranchStack),
-        VMSTATE_STRUCT_ARRAY(entry, BranchStack, BRANCH_NR, 1,
-                             vmstate_entry, PerfmonBranch),
-        VMSTATE_END_OF_LIST()
-    }
-};
-
-static const VMStateDescription vmstate_age = {
-    .name = "cpu/branch/age",
-    .version_id = 1,
-    .minimum_version_id = 1,
-    .fields = (const VMStateField[]) {
-        VMSTATE_UINT64(age, BranchStack),
-        VMSTATE_END_OF_LIST()
-    }
-};
-
 static const VMStateDescription vmstate_stack = {
     .name = "cpu/branch/stack",
     .version_id = 1,
     .minimum_version_id = 1,
     .needed = stack_needed,
     .fields = (const VMStateField[]) {
-        VMSTATE_STRUCT_POINTER(branch_stream, X86CPU, vmstate_records,
-                               BranchStack),
+        VMSTATE_UINT64(branch_stream.tos, X86CPU),
+        VMSTATE_STRUCT_ARRAY(branch_stream.entry, X86CPU, BRANCH_NR, 1,
+                             vmstate_entry, PerfmonBranch),
         VMSTATE_END_OF_LIST()
     }
 };
@@ -153,8 +132,7 @@ const VMStateDescription vmstate_branch = {
         VMSTATE_UINT64(branch.smm_debugctl, X86CPU),
         VMSTATE_UINT64(branch.smm_lbr_ctl, X86CPU),
         VMSTATE_BOOL(branch.smm_frozen, X86CPU),
-        VMSTATE_STRUCT_POINTER(branch_stream, X86CPU, vmstate_age,
-                               BranchStack),
+        VMSTATE_UINT64(branch_stream.age, X86CPU),
         VMSTATE_END_OF_LIST()
     },
     .subsections = (const VMStateDescription * const []) {

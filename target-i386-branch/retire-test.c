@@ -93,7 +93,7 @@ static bool test_observe(CPUX86State *env, const RetireStory *story)
                            story->taken, story->predicted, story->mispredicted,
                            story->is_far, story->entry);
     show_registers(line, env);
-    show_branches(line, env_archcpu(env)->branch_ring);
+    show_branches(line, &env_archcpu(env)->branch_ring);
     show_accesses(line, story);
     qemu_log("%s\n", line->str);
     return false;
@@ -121,9 +121,6 @@ void retire_test_realize(X86CPU *cpu)
     /* Not those of other threads, which are not counted. */
     if (every && !observed) {
         observed = true;
-        if (!cpu->branch_ring) {
-            cpu->branch_ring = g_new0(BranchRing, 1);
-        }
         retire_add_observer(cpu, &test_observer, true);
     }
 }

@@ -184,11 +184,8 @@ static void pmu_cpuid(X86CPU *cpu, uint32_t leaf, uint32_t regs[4])
 
 static uint64_t misc_enable(X86CPU *cpu, uint64_t val)
 {
-    uint64_t no_bts = cpu->env.features[FEAT_1_EDX] & CPUID_DTS ?
-                      PMU_MISC_NO_BTS : 0;
-
     return (val & ~(uint64_t)PMU_MISC_ENABLE) |
-           (pmu_misc_enable(&cpu->pmu_config) & ~no_bts);
+           pmu_misc_enable(&cpu->pmu_config);
 }
 
 const PerfmonUnit pmu_unit = {

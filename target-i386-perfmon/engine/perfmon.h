@@ -31,6 +31,9 @@ typedef enum PmuAccess {
 /* IA32_PERF_CAPABILITIES: all about PEBS, which needs the debug store */
 #define PMU_CAP_PEBS                0x4fc0u
 
+/* IA32_MISC_ENABLE: the branch trace store is unavailable. */
+#define PMU_MISC_NO_BTS             (1u << 11)
+
 #define PMU_STATUS_LBR_FRZ          (1ull << 58)    /* of GLOBAL_STATUS */
 
 /* Bits of IA32_DEBUGCTL (SDM 17.4.1), AMD's DbgCtl, that nobody has alone */

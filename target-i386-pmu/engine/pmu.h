@@ -200,7 +200,6 @@ void pmu_cpuid_80000022(const PmuConfig *config, uint32_t regs[4]);
  * pmu_misc_enable() gives; 0 where there is no such MSR (P6 and older, AMD).
  */
 #define PMU_MISC_ENABLE     0x1880u
-#define PMU_MISC_NO_BTS     (1u << 11)
 
 uint64_t pmu_misc_enable(const PmuConfig *config);
 
