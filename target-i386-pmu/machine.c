@@ -20,7 +20,7 @@ static int pmu_pre_save(void *opaque)
 
     retire_cpu_settle(&cpu->env);
     /* Between two instructions every interrupt is with the APIC already. */
-    pmu_settle(cpu->pmu, &cpu->pmu_config);
+    pmu_settle(&cpu->pmu, &cpu->pmu_config);
     /* What goes on from here sees what the destination will. */
     retire_cpu_flush(cpu);
     return 0;
@@ -43,12 +43,12 @@ static int pmu_post_load(void *opaque, int version_id)
     X86CPU *cpu = opaque;
     CPUX86State *env = &cpu->env;
 
-    if (!pmu_load_state(cpu->pmu, &cpu->pmu_config)) {
+    if (!pmu_load_state(&cpu->pmu, &cpu->pmu_config)) {
         error_report("CPU %d: inconsistent performance counters in the "
                      "incoming stream", CPU(cpu)->cpu_index);
         return -EINVAL;
     }
-    pmu_set_svm(cpu->pmu, &cpu->pmu_config, env->efer & MSR_EFER_SVME,
+    pmu_set_svm(&cpu->pmu, &cpu->pmu_config, env->efer & MSR_EFER_SVME,
                 env->hflags & HF_GUEST_MASK);
     retire_cpu_flush(cpu);
     cpu->pmu_loaded = true;
@@ -57,7 +57,7 @@ static int pmu_post_load(void *opaque, int version_id)
 
 void pmu_cpu_pre_load(X86CPU *cpu)
 {
-    PmuState *s = cpu->pmu;
+    PmuState *s = &cpu->pmu;
 
     cpu->pmu_loaded = false;
     memset(s->offcore, 0, sizeof(s->offcore));
@@ -85,20 +85,10 @@ bool pmu_cpu_loaded(X86CPU *cpu)
 #define SUBSECTION(what, is_needed, ...)                                \
     static bool what##_needed(void *opaque)                             \
     {                                                                   \
-        const PmuState *s = ((X86CPU *)opaque)->pmu;                    \
+        const PmuState *s = &((X86CPU *)opaque)->pmu;                   \
                                                                         \
         return is_needed;                                               \
     }                                                                   \
-                                                                        \
-    static const VMStateDescription vmstate_##what##_registers = {      \
-        .name = "cpu/pmu-" #what,                                       \
-        .version_id = 1,                                                \
-        .minimum_version_id = 1,                                        \
-        .fields = (const VMStateField[]) {                              \
-            __VA_ARGS__,                                                \
-            VMSTATE_END_OF_LIST()                                       \
-        }                                                               \
-    };                                                                  \
                                                                         \
     static const VMStateDescription vmstate_pmu_##what = {              \
         .name = "cpu/pmu/" #what,                                       \
@@ -106,28 +96,26 @@ bool pmu_cpu_loaded(X86CPU *cpu)
         .minimum_version_id = 1,                                        \
         .needed = what##_needed,                                        \
         .fields = (const VMStateField[]) {                              \
-            VMSTATE_STRUCT_POINTER(pmu, X86CPU,                         \
-                                   vmstate_##what##_registers,          \
-                                   PmuState),                           \
+            __VA_ARGS__,                                                \
             VMSTATE_END_OF_LIST()                                       \
         }                                                               \
     }
 
 SUBSECTION(offcore, s->offcore[0] || s->offcore[1],
-           VMSTATE_UINT64_ARRAY(offcore, PmuState, PMU_NR_OFFCORE));
+           VMSTATE_UINT64_ARRAY(pmu.offcore, X86CPU, PMU_NR_OFFCORE));
 SUBSECTION(clocks, s->clocks,
-           VMSTATE_UINT64(mperf, PmuState),
-           VMSTATE_UINT64(aperf, PmuState),
-           VMSTATE_BOOL(clocks, PmuState));
+           VMSTATE_UINT64(pmu.mperf, X86CPU),
+           VMSTATE_UINT64(pmu.aperf, X86CPU),
+           VMSTATE_BOOL(pmu.clocks, X86CPU));
 SUBSECTION(pebs, s->pebs_enable || s->pebs_data_cfg || s->pebs_armed ||
                  s->load_latency || s->tag_random || s->tag_left,
-           VMSTATE_UINT64(pebs_enable, PmuState),
-           VMSTATE_UINT64(pebs_data_cfg, PmuState),
-           VMSTATE_UINT64(pebs_armed, PmuState),
-           VMSTATE_UINT64(load_latency, PmuState),
-           VMSTATE_UINT32(tag_random, PmuState),
-           VMSTATE_UINT32(tag_left, PmuState));
-SUBSECTION(frontend, s->frontend, VMSTATE_UINT64(frontend, PmuState));
+           VMSTATE_UINT64(pmu.pebs_enable, X86CPU),
+           VMSTATE_UINT64(pmu.pebs_data_cfg, X86CPU),
+           VMSTATE_UINT64(pmu.pebs_armed, X86CPU),
+           VMSTATE_UINT64(pmu.load_latency, X86CPU),
+           VMSTATE_UINT32(pmu.tag_random, X86CPU),
+           VMSTATE_UINT32(pmu.tag_left, X86CPU));
+SUBSECTION(frontend, s->frontend, VMSTATE_UINT64(pmu.frontend, X86CPU));
 
 static bool netburst_needed(void *opaque)
 {
@@ -174,25 +162,6 @@ static const VMStateDescription vmstate_pmu_netburst = {
     }
 };
 
-static const VMStateDescription vmstate_registers = {
-    .name = "cpu/pmu-registers",
-    .version_id = 1,
-    .minimum_version_id = 1,
-    .fields = (const VMStateField[]) {
-        VMSTATE_UINT64_ARRAY(evtsel, PmuState, PMU_MAX_GP),
-        VMSTATE_UINT64_ARRAY(value, PmuState, PMU_NR_COUNTERS),
-        VMSTATE_UINT64(fixed_ctr_ctrl, PmuState),
-        VMSTATE_UINT64(global_ctrl, PmuState),
-        VMSTATE_UINT64(global_status, PmuState),
-        VMSTATE_UINT64(debugctl, PmuState),
-        VMSTATE_UINT64(smm_global_ctrl, PmuState),
-        VMSTATE_UINT64(smm_debugctl, PmuState),
-        VMSTATE_UINT32_ARRAY(ref_fraction, PmuState, RETIRE_NR_ROWS),
-        VMSTATE_BOOL(smm_frozen, PmuState),
-        VMSTATE_END_OF_LIST()
-    }
-};
-
 /* The last one is PerfmonUnit.vmsd of another unit, if there is any. */
 static const VMStateDescription *subsections[] = {
     &vmstate_pmu_offcore,
@@ -219,7 +188,16 @@ const VMStateDescription vmstate_pmu = {
     .pre_load = pmu_pre_load,
     .post_load = pmu_post_load,
     .fields = (const VMStateField[]) {
-        VMSTATE_STRUCT_POINTER(pmu, X86CPU, vmstate_registers, PmuState),
+        VMSTATE_UINT64_ARRAY(pmu.evtsel, X86CPU, PMU_MAX_GP),
+        VMSTATE_UINT64_ARRAY(pmu.value, X86CPU, PMU_NR_COUNTERS),
+        VMSTATE_UINT64(pmu.fixed_ctr_ctrl, X86CPU),
+        VMSTATE_UINT64(pmu.global_ctrl, X86CPU),
+        VMSTATE_UINT64(pmu.global_status, X86CPU),
+        VMSTATE_UINT64(pmu.debugctl, X86CPU),
+        VMSTATE_UINT64(pmu.smm_global_ctrl, X86CPU),
+        VMSTATE_UINT64(pmu.smm_debugctl, X86CPU),
+        VMSTATE_UINT32_ARRAY(pmu.ref_fraction, X86CPU, RETIRE_NR_ROWS),
+        VMSTATE_BOOL(pmu.smm_frozen, X86CPU),
         VMSTATE_END_OF_LIST()
     },
     .subsections = subsections,

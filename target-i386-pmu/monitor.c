@@ -40,7 +40,7 @@ static PmuCounterInfoList *get_counters(const PmuState *s,
 void pmu_cpu_info(X86CPU *cpu, PmuInfo *info)
 {
     PmuConfig config = cpu->pmu_config;
-    PmuState s = *cpu->pmu;
+    PmuState s = cpu->pmu;
     NetburstState netburst;
 
     /* All has been reported, but the guest's registers stay as they are. */

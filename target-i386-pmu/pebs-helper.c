@@ -115,7 +115,7 @@ void pebs_cpu_tag(CPUX86State *env, const RetireStory *story)
 void pebs_cpu_store(CPUX86State *env, const RetireStory *story, uint64_t due)
 {
     X86CPU *cpu = env_archcpu(env);
-    PmuState *s = cpu->pmu;
+    PmuState *s = &cpu->pmu;
     uint64_t groups = 0, own[16] PEBS_UNINITIALIZED;
     PebsSample sample PEBS_UNINITIALIZED;
     DsSpace space = ds_space(env);

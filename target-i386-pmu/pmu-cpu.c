@@ -164,8 +164,7 @@ static bool pmu_realize(X86CPU *cpu, Error **errp)
         }
         config->netburst = g_new0(NetburstState, 1);
     }
-    cpu->pmu = g_new0(PmuState, 1);
-    share(&cpu->perfmon, config, cpu->pmu);
+    share(&cpu->perfmon, config, &cpu->pmu);
     cpu->retire_config.caches_of_cpuid = true;
     /* CPUID has K8's. */
     cpu->retire_config.family_15h = is_amd(cpu, &family) && family == 0x15;

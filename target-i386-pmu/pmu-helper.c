@@ -24,7 +24,7 @@ QEMU_BUILD_BUG_ON(PMU_LOAD_OTHER != PMU_LOAD_L1 + (int)RETIRE_LOAD_OTHER ||
 
 static PmuState *pmu_state(CPUX86State *env)
 {
-    return env_archcpu(env)->pmu;
+    return &env_archcpu(env)->pmu;
 }
 
 static RetireWants pmu_retire_wants(CPUX86State *env, RetireRow row)
@@ -122,21 +122,21 @@ static void signal_pmi(CPUX86State *env)
 {
     X86CPU *cpu = env_archcpu(env);
 
-    trace_pmu_pmi(CPU(cpu)->cpu_index, env->eip, cpu->pmu->global_status);
+    trace_pmu_pmi(CPU(cpu)->cpu_index, env->eip, cpu->pmu.global_status);
     perfmon_signal_pmi(env, pmu_masks_lvtpc(&cpu->pmu_config));
 }
 
 static void store_records(CPUX86State *env, const RetireStory *story)
 {
     X86CPU *cpu = env_archcpu(env);
-    uint64_t due = pmu_pebs_due(cpu->pmu, &cpu->pmu_config);
+    uint64_t due = pmu_pebs_due(&cpu->pmu, &cpu->pmu_config);
 
     if (likely(due)) {
         /* Of MWAIT, VMRUN, WRMSR that starts counters, nobody tells where. */
         if (story && (story->ip || story->next)) {
             pebs_cpu_store(env, story, due);
         } else {
-            pmu_pebs_forget(cpu->pmu, &cpu->pmu_config);
+            pmu_pebs_forget(&cpu->pmu, &cpu->pmu_config);
         }
     }
     if (unlikely(cpu->perfmon.held)) {
@@ -150,10 +150,10 @@ static bool pmu_retire_sync(CPUX86State *env, const RetireStory *story)
     X86CPU *cpu = env_archcpu(env);
     bool pmi;
 
-    if (unlikely(cpu->pmu->pebs_enable)) {
+    if (unlikely(cpu->pmu.pebs_enable)) {
         store_records(env, story);
     }
-    pmi = pmu_sync(cpu->pmu, &cpu->pmu_config);
+    pmi = pmu_sync(&cpu->pmu, &cpu->pmu_config);
     if (pmi) {
         signal_pmi(env);
     }
@@ -215,8 +215,8 @@ static uint64_t read_tsc(CPUX86State *env)
 static PmuAccess read_msr(CPUX86State *env, uint32_t msr, uint64_t *val)
 {
     X86CPU *cpu = env_archcpu(env);
-    bool counted = pmu_wanted(cpu->pmu, RETIRE_OS);
-    PmuAccess access = pmu_rdmsr(cpu->pmu, &cpu->pmu_config, msr, val);
+    bool counted = pmu_wanted(&cpu->pmu, RETIRE_OS);
+    PmuAccess access = pmu_rdmsr(&cpu->pmu, &cpu->pmu_config, msr, val);
 
     if (msr == MSR_P6_PERFCTR0 && pmu_has_tsc(&cpu->pmu_config)) {
         *val = read_tsc(env);
@@ -227,7 +227,7 @@ static PmuAccess read_msr(CPUX86State *env, uint32_t msr, uint64_t *val)
 static PmuAccess write_msr(CPUX86State *env, uint32_t msr, uint64_t val)
 {
     X86CPU *cpu = env_archcpu(env);
-    PmuState *s = cpu->pmu;
+    PmuState *s = &cpu->pmu;
     bool counted = pmu_wanted(s, RETIRE_OS), asked = pmu_asks(&cpu->pmu_config);
     PmuAccess access;
     uint32_t event;
@@ -254,7 +254,7 @@ static PmuAccess write_msr(CPUX86State *env, uint32_t msr, uint64_t val)
 PmuAccess pmu_cpu_msr(CPUX86State *env, uint32_t msr, uint64_t *val,
                       bool write)
 {
-    return !pmu_state(env) ? PMU_MSR_OTHER :
+    return !env_archcpu(env)->pmu_config.flavour ? PMU_MSR_OTHER :
            write ? write_msr(env, msr, *val) : read_msr(env, msr, val);
 }
 
@@ -262,10 +262,10 @@ PmuAccess pmu_cpu_rdpmc(CPUX86State *env, uint64_t *val)
 {
     X86CPU *cpu = env_archcpu(env);
 
-    if (!cpu->pmu) {
+    if (!cpu->pmu_config.flavour) {
         return PMU_MSR_OTHER;
     }
-    if (!pmu_rdpmc(cpu->pmu, &cpu->pmu_config, env->regs[R_ECX], val)) {
+    if (!pmu_rdpmc(&cpu->pmu, &cpu->pmu_config, env->regs[R_ECX], val)) {
         return PMU_MSR_GP;
     }
     if (!env->regs[R_ECX] && pmu_has_tsc(&cpu->pmu_config)) {
@@ -277,10 +277,10 @@ PmuAccess pmu_cpu_rdpmc(CPUX86State *env, uint64_t *val)
 bool pmu_cpu_event(CPUX86State *env, PerfmonEvent event)
 {
     X86CPU *cpu = env_archcpu(env);
-    PmuState *s = cpu->pmu;
+    PmuState *s = &cpu->pmu;
     RetireRow row = retire_row(env);
 
-    if (!s) {
+    if (!cpu->pmu_config.flavour) {
         return false;
     }
     switch (event) {
@@ -292,7 +292,6 @@ bool pmu_cpu_event(CPUX86State *env, PerfmonEvent event)
         return false;
     case PERFMON_UNREALIZE:
         g_clear_pointer(&cpu->pmu_config.netburst, g_free);
-        g_clear_pointer(&cpu->pmu, g_free);
         return false;
     case PERFMON_SMI:
         pmu_smi(s, &cpu->pmu_config);
