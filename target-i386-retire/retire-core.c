@@ -28,11 +28,8 @@ void retire_add_observer(X86CPU *cpu, const RetireObserver *observer,
 {
     int n = 0;
 
-    if (!cpu->retire_told) {
-        cpu->retire_told = g_new0(RetireTold, 1);
-        if (retire_models_ops) {
-            retire_models_ops->add(cpu);
-        }
+    if (!cpu->retire_observer[0] && retire_models_ops) {
+        retire_models_ops->add(cpu);
     }
     while (cpu->retire_observer[n]) {
         n++;
@@ -41,8 +38,8 @@ void retire_add_observer(X86CPU *cpu, const RetireObserver *observer,
     cpu->retire_observer[n] = observer;
     cpu->retire_config.has_caches |= caches;
     if (observer->taken) {
-        assert(!cpu->retire_told->taken);
-        cpu->retire_told->taken = observer;
+        assert(!cpu->retire_told.taken);
+        cpu->retire_told.taken = observer;
     }
 }
 

@@ -113,8 +113,3 @@ bool retire_same_for_all(const void *config, size_t size, void **common,
     }
     return true;
 }
-
-void retire_cpu_unrealize(X86CPU *cpu)
-{
-    g_clear_pointer(&cpu->retire_told, g_free);
-}

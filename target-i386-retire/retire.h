@@ -90,10 +90,9 @@ static inline RetireRow retire_row(CPUX86State *env)
     return env->hflags & HF_CPL_MASK ? RETIRE_USR : RETIRE_OS;
 }
 
-/* NULL as long as the CPU has no observer */
 static inline RetireTold *retire_told(CPUX86State *env)
 {
-    return env_archcpu(env)->retire_told;
+    return &env_archcpu(env)->retire_told;
 }
 
 #define RETIRE_FOREACH_TOLD(env, o) \
@@ -129,7 +128,6 @@ bool retire_same_for_all(const void *config, size_t size, void **common,
 void retire_class_init(ObjectClass *oc);
 void retire_cpu_init(X86CPU *cpu);
 bool retire_cpu_realize(X86CPU *cpu, Error **errp);
-void retire_cpu_unrealize(X86CPU *cpu);
 
 /* That of retire-test.c, and its observer. */
 void retire_test_class_init(ObjectClass *oc);
