@@ -27,6 +27,8 @@ static RetireWants branch_retire_wants(CPUX86State *env, RetireRow row)
     RetireWants here = branch_cpu_wants(cpu, row == RETIRE_OS);
     RetireWants both = here | branch_cpu_wants(cpu, row != RETIRE_OS);
 
+    /* The unit that takes the PMI has been added before: it is asked next. */
+    cpu->perfmon.bts_interrupts = branch_bts_interrupts(&cpu->branch);
     /* Nothing predicts far branches. */
     here &= ~(BRANCH_WANT_FAR | RETIRE_WANT_LBR_CLOCK |
               (here & near ? 0 : RETIRE_WANT_PREDICT));
@@ -108,8 +110,8 @@ static void store(CPUX86State *env, uint64_t from, uint32_t cs_base,
     }
 }
 
-static bool branch_retire_taken(CPUX86State *env, uint64_t from, uint64_t to,
-                                bool mispredicted)
+static uint32_t branch_retire_taken(CPUX86State *env, uint64_t from,
+                                    uint64_t to, bool mispredicted)
 {
     X86CPU *cpu = env_archcpu(env);
     uint32_t cs_base = retire_cs_base(env);
@@ -358,8 +360,6 @@ bool branch_cpu_event(CPUX86State *env, PerfmonEvent event)
         branch_pmi(&cpu->branch, &cpu->branch_config,
                    *cpu->perfmon.debugctl & PMU_FREEZE_LBRS_ON_PMI);
         return false;
-    case PERFMON_MAY_INTERRUPT:
-        return branch_bts_interrupts(&cpu->branch);
     case PERFMON_RELEASE:
         branch_release(env);
         return false;

@@ -38,7 +38,6 @@ typedef enum PerfmonEvent {
     PERFMON_TASK_DONE,
     PERFMON_ASKS,           /* is a PMI due as soon as LVTPC is not masked? */
     PERFMON_PMI,            /* a PMI is going to be signalled */
-    PERFMON_MAY_INTERRUPT,  /* may PerfmonState.pmi be set, with no counter? */
     PERFMON_PEBS_NEAR,      /* may what is next at CPL 0 have a record, */
     PERFMON_PEBS_NEAR_USR,  /* or at CPL 1 to 3, of PEBS? */
     PERFMON_RELEASE,        /* store what PerfmonState.held is about */

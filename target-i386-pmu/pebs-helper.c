@@ -96,7 +96,7 @@ static void take_xmm(CPUX86State *env, PebsSample *sample)
 
 void pebs_cpu_tag(CPUX86State *env, const RetireStory *story)
 {
-    PmuState *s = env_archcpu(env)->pmu;
+    PmuState *s = &env_archcpu(env)->pmu;
     uint32_t latency = 0;
 
     if (pmu_tag_distance(s, story->row)) {

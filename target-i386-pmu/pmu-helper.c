@@ -36,8 +36,8 @@ static RetireWants pmu_retire_wants(CPUX86State *env, RetireRow row)
                 env->hflags & HF_GUEST_MASK);
     wants = pmu_wants(s, row);
     /* It may be a PMI of BTS that pmu_retire_sync() takes. */
-    return !wants && perfmon_event(env, PERFMON_MAY_INTERRUPT) ?
-           RETIRE_WANT_COUNT : wants;
+    return wants ?: env_archcpu(env)->perfmon.bts_interrupts ?
+           RETIRE_WANT_COUNT : 0;
 }
 
 /*

@@ -271,7 +271,7 @@ void retire_one(CPUX86State *env)
     }
 }
 
-static void have_all_look(CPUX86State *env)
+void helper_retire_look(CPUX86State *env)
 {
     retire_cpu_settle(env);
     for (int i = 0; i < RETIRE_MAX_OBSERVERS; i++) {
@@ -311,7 +311,7 @@ void retire_delivered(CPUX86State *env, RetireRow row, uint64_t ip, int vector)
         }
     }
     if (unlikely(look)) {
-        have_all_look(env);
+        helper_retire_look(env);
     }
 }
 
@@ -436,15 +436,15 @@ void helper_retire_observe(CPUX86State *env, target_ulong ip, uint32_t desc)
             (uint16_t)desc & ~RETIRE_ROW_BRANCH);
 }
 
-/* The near branch at @from has been taken; @what is as for branch_push(). */
-void helper_retire_taken(CPUX86State *env, target_ulong from, target_ulong to,
-                         uint64_t what, uint32_t observed)
+/*
+ * The near branch at @from has been taken; @what is as for branch_push().
+ * Returns whether all have to look.
+ */
+uint32_t helper_retire_taken(CPUX86State *env, target_ulong from,
+                             target_ulong to, uint64_t what)
 {
-    if (unlikely(retire_told(env)->taken->taken(
-                     env, from, to, what & RETIRE_BRANCH_MISPREDICTED)) &&
-        !observed) {
-        have_all_look(env);
-    }
+    return retire_told(env)->taken->taken(env, from, to,
+                                          what & RETIRE_BRANCH_MISPREDICTED);
 }
 
 /*

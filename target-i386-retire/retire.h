@@ -38,8 +38,8 @@ typedef struct RetireObserver {
      * RETIRE_WANT_TAKEN: effective addresses; EIP need not be that of @to.
      * Returns whether all have to look(); if it is observed, they will.
      */
-    bool (*taken)(CPUX86State *env, uint64_t from, uint64_t to,
-                  bool mispredicted);
+    uint32_t (*taken)(CPUX86State *env, uint64_t from, uint64_t to,
+                      bool mispredicted);
     /*
      * An exception or interrupt @vector has been delivered, which came at
      * effective address @ip in @row.  EIP is that of the handler.  Returns

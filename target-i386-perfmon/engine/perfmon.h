@@ -58,6 +58,7 @@ typedef struct PerfmonState {
     bool *pmi;                      /* one is to come */
     uint64_t zero;
     bool nothing;
+    bool bts_interrupts;    /* @pmi may be set, though no counter runs */
     bool held;              /* a record of BTS waits for those of PEBS */
     uint8_t version;        /* CPUID.0AH:EAX[7:0] */
     uint8_t va_bits;        /* of a linear address: 32, 48, 57 */
