@@ -26,7 +26,7 @@ static PmuCounterInfoList *get_counters(const PmuState *s,
         c->index = fixed ? n - PMU_MAX_GP : n;
         c->has_select = !fixed;
         c->select = fixed ? 0 : netburst ? netburst->cccr[n] : s->evtsel[n];
-        c->event = g_strdup(setting.event);
+        c->event = *setting.event ? g_strdup(setting.event) : NULL;
         c->os = setting.os;
         c->usr = setting.usr;
         c->interrupt = setting.interrupts;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* Performance counters: which event one counts. */
 
+#include <stdio.h>
+#include <string.h>
 #include "pmu-internal.h"
 #include "event-tables.c.inc"
 
@@ -38,6 +40,23 @@ static uint64_t find_offcore(const PmuConfig *config, uint64_t mask)
     return loads ? loads : NEVER;
 }
 
+/* Whether @sel counts what MSR_PEBS_FRONTEND says. */
+static bool is_frontend(const PmuConfig *config, uint64_t sel)
+{
+    return pmu_frontend_mask(config) && SEL_EVENT(sel) == 0xc6 &&
+           SEL_UMASK(sel) == 0x01;
+}
+
+static uint64_t find_frontend(uint64_t frontend)
+{
+    for (unsigned i = 0; i < ARRAY_SIZE(frontend_events); i++) {
+        if (frontend_events[i].code == frontend) {
+            return frontend_events[i].quantities;
+        }
+    }
+    return 0;
+}
+
 /* The number of counter @n's event in fp_events[], if it is one, or -1. */
 static int find_fp(const PmuConfig *config, uint64_t sel, unsigned n)
 {
@@ -46,8 +65,7 @@ static int find_fp(const PmuConfig *config, uint64_t sel, unsigned n)
 
         if (fp_events[i].event == pmu_event_code(config, sel) &&
             (fp_events[i].has & config->flavour->has) &&
-            (umasks ? SEL_UMASK(sel) && !(SEL_UMASK(sel) & ~umasks) :
-             !SEL_UMASK(sel)) &&
+            (umasks ? SEL_UMASK(sel) & umasks : !SEL_UMASK(sel)) &&
             (!(config->flavour->has & HAS_P6) || !n)) {
             return (int)i;
         }
@@ -82,38 +100,163 @@ static uint32_t fp_weight(uint64_t sel, int event, unsigned i)
     return cmask || (sel & SEL_EDGE) ? weight && weight >= cmask : weight;
 }
 
-/*
- * The quantities that counter @n's event select asks for; 0 if it is not
- * known.
- */
-uint64_t pmu_find_event(const PmuState *s, const PmuConfig *config, unsigned n)
+/* Whether counter @n's @sel, of event @code, has what row @i is for. */
+static bool is_row_of(const PmuConfig *config, unsigned i, uint64_t sel,
+                      uint32_t code, unsigned n)
 {
-    uint64_t sel = pmu_event_select(s, config, n);
-    uint32_t event = pmu_event_code(config, sel);
-    unsigned offcore = pmu_offcore_of(config, sel);
+    unsigned umask = events[i].umask;
 
-    if (offcore < PMU_NR_OFFCORE) {
-        return find_offcore(config, s->offcore[offcore]);
+    if (events[i].event != code || !(events[i].has & config->flavour->has)) {
+        return false;
     }
-    if (find_fp(config, sel, n) >= 0) {
-        return B(FLOATING);
+    if (umask >= COUNTER(0)) {
+        return umask == COUNTER(n);
     }
-    if (event == EVENT_MERGE && (config->flavour->has & HAS_17H) && n % 2) {
-        return NEVER;
+    if (events[i].quantities == B(FLOATING) && find_fp(config, sel, n) < 0) {
+        return false;           /* P6's have counter 0 only */
     }
-    for (unsigned i = 0; i < ARRAY_SIZE(events); i++) {
-        if (events[i].event == event &&
-            (events[i].has & config->flavour->has) &&
-            (events[i].umask == NO_UMASK || events[i].umask == COUNTER(n) ||
-             events[i].umask == SEL_UMASK(sel))) {
-            return events[i].quantities;
-        }
-    }
-    return 0;
+    return umask >= CODE(0) ? umask == CODE(SEL_UMASK(sel)) :
+           !(umask & ~(unsigned)SEL_UMASK(sel));
 }
 
-/* Tell of an event that is not counted, but of each code once only. */
-static void report_unknown(PmuState *s, const PmuConfig *config, uint64_t sel)
+/* Whether row @i has all bits of row @j, and others. */
+static bool replaces(unsigned i, unsigned j)
+{
+    return !(events[j].umask & ~(unsigned)events[i].umask) &&
+           events[i].umask != events[j].umask;
+}
+
+/*
+ * The rows that counter @n's @sel is for, but for those that others replace.
+ * *@umask is the bits that they are for; without unit masks, all.
+ */
+static unsigned find_rows(const PmuConfig *config, uint64_t sel, unsigned n,
+                          uint16_t rows[MAX_ROWS], unsigned *umask)
+{
+    uint32_t code = pmu_event_code(config, sel);
+    uint16_t all[MAX_ROWS];
+    unsigned found = 0, left = 0;
+
+    *umask = 0;
+    for (unsigned i = 0; i < ARRAY_SIZE(events); i++) {
+        if (!is_row_of(config, i, sel, code, n)) {
+            continue;
+        }
+        if (events[i].umask >= CODE(0) || events[i].umask == NO_UMASK) {
+            rows[0] = (uint16_t)i;
+            *umask = 0xff;
+            return 1;
+        }
+        all[found++] = (uint16_t)i;
+        *umask |= events[i].umask;
+    }
+    for (unsigned i = 0; i < found; i++) {
+        bool replaced = false;
+
+        for (unsigned j = 0; j < found; j++) {
+            replaced |= replaces(all[j], all[i]);
+        }
+        rows[left] = all[i];
+        left += !replaced;
+    }
+    return left;
+}
+
+/*
+ * Some of @all loads, or stores, are in @found for more than one reason: where
+ * they lie, or what they miss, which are @kinds.  If all count, each does once;
+ * but of two kinds nobody knows how many are both.
+ */
+static uint64_t count_once(uint64_t found, uint64_t all, uint64_t kinds)
+{
+    kinds &= found;
+    if ((found & all) == all) {
+        return found & ~kinds;
+    }
+    return (kinds & (kinds - 1)) || (kinds && (found & all)) ? 0 : found;
+}
+
+PmuFound pmu_find_event(const PmuState *s, const PmuConfig *config, unsigned n)
+{
+    uint64_t sel = pmu_event_select(s, config, n), both;
+    uint32_t code = pmu_event_code(config, sel);
+    unsigned offcore = pmu_offcore_of(config, sel), umask;
+    uint16_t rows[MAX_ROWS];
+    PmuFound found = { 0 };
+
+    if (offcore < PMU_NR_OFFCORE) {
+        found.add = find_offcore(config, s->offcore[offcore]);
+        return found;
+    }
+    if (code == EVENT_MERGE && (config->flavour->has & HAS_17H) && n % 2) {
+        found.add = NEVER;
+        return found;
+    }
+    if (is_frontend(config, sel)) {
+        found.add = find_frontend(s->frontend);
+        return found;
+    }
+    for (unsigned i = find_rows(config, sel, n, rows, &umask); i > 0; i--) {
+        found.add |= events[rows[i - 1]].quantities;
+    }
+    if (found.add != NEVER) {
+        found.add &= ~NEVER;
+    }
+    if (found.add & HITS) {
+        /* A branch's misprediction is as many places behind it. */
+        found.less = (found.add & B(FETCHES)) << 1 |
+                     ((found.add & BRANCHES) <<
+                      (PMU_MISP_COND_TAKEN - PMU_COND_TAKEN) &
+                      PMU_MISPREDICTED);
+        both = found.add & found.less;
+        found.add &= ~(both | HITS);
+        found.less &= ~both;
+    }
+    found.add = count_once(found.add, PMU_LOADS, B(LOCKED) | B(SPLIT_LOADS) |
+                           B(STLB_MISS_LOADS));
+    found.add = count_once(found.add, B(STORES),
+                           B(SPLIT_STORES) | B(STLB_MISS_STORES));
+    if (found.less && (SEL_CMASK(sel) || (sel & SEL_EDGE) ||
+                       config->no_models)) {
+        found.add = 0;          /* nobody tells in which clocks they are */
+    }
+    found.unknown = found.add ? (uint8_t)(SEL_UMASK(sel) & ~umask) : 0;
+    return found;
+}
+
+/* The names of what counter @n counts, one behind the other; or "". */
+void pmu_name_event(const PmuState *s, const PmuConfig *config, unsigned n,
+                    char *name, size_t size)
+{
+    uint64_t sel = pmu_event_select(s, config, n);
+    unsigned umask, number = 0;
+    uint16_t rows[MAX_ROWS];
+    const char *single = pmu_offcore_of(config, sel) < PMU_NR_OFFCORE ?
+                         "OFFCORE_RESPONSE" :
+                         is_frontend(config, sel) ? "FRONTEND_RETIRED" : NULL;
+
+    name[0] = 0;
+    if (!pmu_find_event(s, config, n).add) {
+        return;
+    }
+    if (!single) {
+        number = find_rows(config, sel, n, rows, &umask);
+        single = number ? events[rows[0]].name : "MERGE";
+    }
+    snprintf(name, size, "%s", single);
+    for (unsigned i = 1; i < number; i++) {
+        size_t length = strlen(name);
+
+        snprintf(name + length, size - length, ", %s", events[rows[i]].name);
+    }
+}
+
+/*
+ * Tell of an event that is not counted, or bits of its unit mask, but of each
+ * code once only.
+ */
+static void report_unknown(PmuState *s, const PmuConfig *config, uint64_t sel,
+                           unsigned umask)
 {
     uint64_t bit = 1ull << SEL_EVENT(sel) % 64;
     uint64_t *reported = &s->reported[SEL_EVENT(sel) / 64];
@@ -121,8 +264,7 @@ static void report_unknown(PmuState *s, const PmuConfig *config, uint64_t sel)
     if ((sel & SEL_EN) && !(*reported & bit)) {
         *reported |= bit;
         s->has_unknown = true;
-        s->unknown = pmu_event_code(config, sel) |
-                     (uint32_t)SEL_UMASK(sel) << 16;
+        s->unknown = pmu_event_code(config, sel) | umask << 16;
     }
 }
 
@@ -190,10 +332,16 @@ static bool select_found(PmuCounter *counter, const PmuConfig *config,
 void pmu_select_event(PmuState *s, const PmuConfig *config, unsigned n)
 {
     uint64_t sel = pmu_event_select(s, config, n);
+    PmuFound found = pmu_find_event(s, config, n);
 
-    if (!select_found(&s->counter[n], config, pmu_find_event(s, config, n),
-                      SEL_CMASK(sel), sel & SEL_INV, sel & SEL_EDGE)) {
-        report_unknown(s, config, sel);
+    if (!select_found(&s->counter[n], config, found.add, SEL_CMASK(sel),
+                      sel & SEL_INV, sel & SEL_EDGE)) {
+        report_unknown(s, config, sel, SEL_UMASK(sel));
+        return;
+    }
+    s->counter[n].sub |= found.less;
+    if (found.unknown) {
+        report_unknown(s, config, sel, found.unknown);
     }
 }
 
@@ -211,8 +359,7 @@ void pmu_select_netburst(PmuState *s, const PmuConfig *config)
         if (select_found(counter, config, found, e.cmask, e.inv, e.edge)) {
             counter->sub |= e.sub;
         } else if (netburst_rows(nb, n)) {
-            report_unknown(s, config,
-                           SEL_EN | e.code | (e.mask & 0xff) << 8);
+            report_unknown(s, config, SEL_EN | e.code, e.mask & 0xff);
         }
     }
 }

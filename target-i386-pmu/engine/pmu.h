@@ -574,14 +574,15 @@ static inline unsigned pmu_of_status_bit(uint64_t bits)
 
 /*
  * Whether an event was selected, and enabled, that this PMU does not count: it
- * counts 0.  Each is told of once.  *@event has the event code in bits 11:0 and
- * the unit mask in bits 23:16.
+ * counts 0, or what other bits of its unit mask name.  Each is told of once.
+ * *@event has the event code in bits 11:0 and those bits of the unit mask that
+ * do not count in bits 23:16.
  */
 bool pmu_take_unknown(PmuState *s, uint32_t *event);
 
 /* How a counter is set up, for people. */
 typedef struct PmuSetting {
-    const char *event;      /* what it is about; NULL: nothing known */
+    char event[192];        /* its manual's names; "": nothing known */
     bool os, usr;           /* as its control register has them */
     bool interrupts;        /* so is this */
     bool enabled;           /* nothing but OS, USR and the event can stop it */

@@ -80,8 +80,10 @@ static const PmuFlavour
     fam15h = { "Family 15h", HAS_15H, 0, 6, 48, 0, CORE_EXT },
     zen = { "Family 17h", HAS_ZEN1, 0, 6, 48, 0, CORE_EXT },
     zen2 = { "Family 17h", HAS_ZEN2, 0, 6, 48, 0, CORE_EXT },
+    zen3 = { "Family 17h", HAS_ZEN3, 0, 6, 48, 0, CORE_EXT },
     hygon = { "Family 18h", HAS_ZEN1 | HAS_HYGON, 0, 6, 48, 0, CORE_EXT },
     zen4 = { "PerfMonV2", HAS_ZEN4, 0, 6, 48, 0, CORE_EXT | V2 },
+    zen5 = { "PerfMonV2", HAS_ZEN5, 0, 6, 48, 0, CORE_EXT | V2 },
     zhaoxin = { "Zhaoxin", HAS_ZX, 2, 4, 48, 0, 0 };
 
 /*
@@ -185,8 +187,8 @@ static const struct {
     { PMU_VENDOR_AMD, 0x18, 0x18, 0x00, 0xff, &hygon },
     { PMU_VENDOR_AMD, 0x19, 0x19, 0x10, 0x1f, &zen4 },
     { PMU_VENDOR_AMD, 0x19, 0x19, 0x60, 0xaf, &zen4 },
-    { PMU_VENDOR_AMD, 0x19, 0x19, 0x00, 0xff, &zen2 },      /* Zen 3 */
-    { PMU_VENDOR_AMD, 0x1a, 0x1a, 0x00, 0xff, &zen4 },      /* Zen 5 */
+    { PMU_VENDOR_AMD, 0x19, 0x19, 0x00, 0xff, &zen3 },
+    { PMU_VENDOR_AMD, 0x1a, 0x1a, 0x00, 0xff, &zen5 },
 };
 
 const PmuFlavour *pmu_flavour(PmuVendor vendor, unsigned family, unsigned model)
@@ -343,7 +345,7 @@ bool pmu_has_adaptive(const PmuConfig *config)
 /* The counters that PEBS is for: SDM, and Linux' pebs_constraints[] */
 uint64_t pmu_pebs_mask(const PmuConfig *config)
 {
-    uint32_t has = config->flavour->has;
+    uint64_t has = config->flavour->has;
 
     if (!pmu_has_pebs(config)) {
         return 0;
@@ -368,7 +370,7 @@ bool pmu_has_load_latency(const PmuConfig *config)
  */
 uint64_t pmu_frontend_mask(const PmuConfig *config)
 {
-    uint32_t has = config->flavour->has;
+    uint64_t has = config->flavour->has;
 
     return !pmu_has_pebs(config) || !(has & SINCE_SKL) ? 0 :
            has & HAS_GLC ? 0x7fff1f : 0x7fff17;
@@ -377,7 +379,7 @@ uint64_t pmu_frontend_mask(const PmuConfig *config)
 /* IA32_PEBS_ENABLE: also edk2's headers, up to Goldmont Plus */
 uint64_t pmu_pebs_enable_mask(const PmuConfig *config)
 {
-    uint32_t has = config->flavour->has;
+    uint64_t has = config->flavour->has;
     uint64_t mask = pmu_pebs_mask(config);
 
     if (pmu_has_load_latency(config) && (has & NHM_TO_SKL)) {
@@ -451,7 +453,7 @@ uint64_t pmu_debugctl_mask(const PmuConfig *config)
 /* How many masks of offcore responses there are */
 unsigned pmu_offcore_masks(const PmuConfig *config)
 {
-    uint32_t has = config->flavour->has;
+    uint64_t has = config->flavour->has;
 
     return has & HAS_NHM ? 1 :
            has & (SINCE_NHM | SLM_GLM | TNT_CMT) ? PMU_NR_OFFCORE : 0;

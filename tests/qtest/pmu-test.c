@@ -1476,7 +1476,7 @@ static void test_netburst(void)
     hmp = qtest_hmp(g.qts, "info pmu");
     g_assert_nonnull(strstr(hmp, "general 12: 00fedcba9876 select "
                             "0000000084039000 enabled os usr interrupt: "
-                            "instructions"));
+                            "INSTR_RETIRED.NBOGUSNTAG"));
     g_free(hmp);
     guest_save(&g);
     g_assert_true(g_file_get_contents(g.stream, &after, &size[1], NULL));
@@ -1642,7 +1642,8 @@ static void check_monitor(Guest *g, unsigned index)
     counters = qdict_get_qlist(cpu, "counters");
     counter = get_dict(counters, 0);
     g_assert_cmphex(qdict_get_int(counter, "select"), ==, EVTSEL);
-    g_assert_cmpstr(qdict_get_str(counter, "event"), ==, "instructions");
+    g_assert_cmpstr(qdict_get_str(counter, "event"), ==,
+                    "INST_RETIRED.ANY_P");
     g_assert_true(qdict_get_bool(counter, "os"));
     g_assert_false(qdict_get_bool(counter, "usr"));
     g_assert_true(qdict_get_bool(counter, "interrupt"));
@@ -1650,10 +1651,10 @@ static void check_monitor(Guest *g, unsigned index)
     g_assert_false(qdict_get_bool(get_dict(counters, 1), "enabled"));
     general = g_strdup_printf("  general 0: %012" PRIx64 " select "
                               "00000000005200c0 enabled os interrupt: "
-                              "instructions\r\n", value(cpu, 0));
+                              "INST_RETIRED.ANY_P\r\n", value(cpu, 0));
     g_assert_nonnull(strstr(info, general));
     fixed = g_strdup_printf("  fixed 0: %012" PRIx64 " enabled os: "
-                            "instructions\r\n", value(cpu, 4));
+                            "INST_RETIRED.ANY\r\n", value(cpu, 4));
     g_assert_nonnull(strstr(info, fixed));
     qobject_unref(rsp);
 }

@@ -111,7 +111,7 @@ static bool is_modelled(const PmuFlavour *flavour, PmuVendor vendor,
                         PERFEVTSEL0 : K7_EVTSEL0, code | RUN) == PMU_MSR_OK;
     }
     return ok && pmu_setting(&s, &config, counter, &setting) &&
-           setting.event && (s.counter[counter].add || may_be_none);
+           *setting.event && (s.counter[counter].add || may_be_none);
 }
 
 static void complain(const char *code, unsigned processor, unsigned model,
