@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* Performance monitoring under TCG: QMP query-pmu and "info pmu". */
+/*
+ * Performance monitoring under TCG: QMP query-pmu and x-query-pmu-events, "info
+ * pmu" and "info pmu-events".
+ */
 
 #include "qemu/osdep.h"
 #include "monitor/hmp-target.h"
 #include "monitor/monitor.h"
 #include "qapi/error.h"
+#include "qapi/type-helpers.h"
 #include "perfmon.h"
 #include "retire/compat.h"
 
@@ -31,6 +35,22 @@ PmuInfoList *qmp_query_pmu(Error **errp)
         }
     }
     return list;
+}
+
+HumanReadableText *qmp_x_query_pmu_events(Error **errp)
+{
+    g_autoptr(GString) text = g_string_new("");
+    X86CPU *cpu = X86_CPU(first_cpu);
+
+    /* All CPUs have the same. */
+    if (!perfmon_has_pmu(cpu)) {
+        error_setg(errp, "No CPU has performance counters under TCG");
+        return NULL;
+    }
+    PERFMON_FOREACH(u, events) {
+        (*u)->events(cpu, text);
+    }
+    return human_readable_text_from_str(text);
 }
 
 static void print_control(Monitor *mon, const PmuInfo *info)

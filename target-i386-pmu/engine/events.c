@@ -43,8 +43,8 @@ static uint64_t find_offcore(const PmuConfig *config, uint64_t mask)
 /* Whether @sel counts what MSR_PEBS_FRONTEND says. */
 static bool is_frontend(const PmuConfig *config, uint64_t sel)
 {
-    return pmu_frontend_mask(config) && SEL_EVENT(sel) == 0xc6 &&
-           SEL_UMASK(sel) == 0x01;
+    return pmu_frontend_mask(config) && SEL_EVENT(sel) == FRONTEND_EVENT &&
+           SEL_UMASK(sel) == FRONTEND_UMASK;
 }
 
 static uint64_t find_frontend(uint64_t frontend)
@@ -222,6 +222,57 @@ PmuFound pmu_find_event(const PmuState *s, const PmuConfig *config, unsigned n)
     }
     found.unknown = found.add ? (uint8_t)(SEL_UMASK(sel) & ~umask) : 0;
     return found;
+}
+
+/* Three tables, one behind the other */
+bool pmu_next_event(const PmuConfig *config, unsigned *next, PmuEvent *event)
+{
+    const unsigned offcore = ARRAY_SIZE(events);
+    const unsigned frontend = offcore + (unsigned)ARRAY_SIZE(offcore_events);
+    const unsigned end = frontend + (unsigned)ARRAY_SIZE(frontend_events);
+    uint64_t has = config->flavour->has;
+
+    if (has & HAS_P4) {
+        return netburst_next_event(next, event);
+    }
+    while (*next < end) {
+        unsigned i = (*next)++;
+
+        if (i < offcore && (events[i].has & has)) {
+            unsigned umask = events[i].umask;
+
+            *event = (PmuEvent) {
+                .name = events[i].name,
+                .event = events[i].event,
+                .umask = umask >= COUNTER(0) ? 0 : umask & 0xff,
+                .no_umask = umask == NO_UMASK || umask >= COUNTER(0),
+                .whole_umask = umask >= CODE(0),
+                .never = events[i].quantities == NEVER,
+            };
+            return true;
+        }
+        if (i >= offcore && i < frontend &&
+            (offcore_events[i - offcore].has & has)) {
+            *event = (PmuEvent) {
+                .name = "OFFCORE_RESPONSE",
+                .event = offcore_events[i - offcore].event,
+                .umask = offcore_events[i - offcore].umask,
+                .whole_umask = true,
+            };
+            return true;
+        }
+        if (i >= frontend && pmu_frontend_mask(config)) {
+            *event = (PmuEvent) {
+                .name = frontend_events[i - frontend].name,
+                .event = FRONTEND_EVENT,
+                .umask = FRONTEND_UMASK,
+                .whole_umask = true,
+                .frontend = frontend_events[i - frontend].code,
+            };
+            return true;
+        }
+    }
+    return false;
 }
 
 /* The names of what counter @n counts, one behind the other; or "". */

@@ -218,6 +218,21 @@ NetburstEvent netburst_event(const NetburstState *s, unsigned n)
     return e;
 }
 
+bool netburst_next_event(unsigned *next, PmuEvent *event)
+{
+    if (*next >= ARRAY_SIZE(events)) {
+        return false;
+    }
+    *event = (PmuEvent) {
+        .name = events[*next].name,
+        .event = events[*next].event,
+        .umask = events[*next].bits,
+        .never = !events[*next].add,
+    };
+    ++*next;
+    return true;
+}
+
 uint8_t netburst_rows(const NetburstState *s, unsigned n)
 {
     uint32_t escr = escr_of(s, n);

@@ -41,6 +41,9 @@ typedef struct NetburstEvent {
 
 NetburstEvent netburst_event(const NetburstState *s, unsigned n);
 
+/* As pmu_next_event() */
+bool netburst_next_event(unsigned *next, PmuEvent *event);
+
 /*
  * The rows of RetireRow that counter @n is enabled for.  Whether somebody waits
  * for its overflow, be it with an interrupt or in a cascade.

@@ -143,6 +143,10 @@ struct PmuFlavour {
 /* Zen's odd counters have the upper 16 bits of the even ones before them. */
 #define EVENT_MERGE         0xfff
 
+/* FRONTEND_RETIRED, which MSR_PEBS_FRONTEND is for */
+#define FRONTEND_EVENT      0xc6
+#define FRONTEND_UMASK      0x01
+
 #define ARRAY_SIZE(a)   (sizeof(a) / sizeof((a)[0]))
 #define MIN(a, b)       ((a) < (b) ? (a) : (b))
 

@@ -595,6 +595,27 @@ typedef struct PmuSetting {
 bool pmu_setting(const PmuState *s, const PmuConfig *config, unsigned n,
                  PmuSetting *setting);
 
+/* An event that is counted, for people: what selects it, and its name. */
+typedef struct PmuEvent {
+    const char *name;
+    uint16_t event;         /* P4's: of the ESCR */
+    uint16_t umask;         /* bits, of which a select has to have all */
+    bool no_umask;          /* there is none, */
+    bool whole_umask;       /* or it has to be this */
+    bool never;             /* known, but there are none here */
+    uint32_t frontend;      /* what MSR_PEBS_FRONTEND has to have, or 0 */
+} PmuEvent;
+
+/*
+ * One event of this processor's after the other: *@next is 0 for the first one.
+ * False behind the last one.
+ */
+bool pmu_next_event(const PmuConfig *config, unsigned *next, PmuEvent *event);
+
+/* In the same way, names of Linux' for one event select; NULL is the end. */
+const char *pmu_next_linux_event(const PmuConfig *config, unsigned *next,
+                                 uint64_t *select);
+
 /*
  * Take over registers from outside, of which the fields down to @clocks, and
  * those of PmuConfig.netburst, have been set.  Returns false if this PMU could

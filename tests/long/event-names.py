@@ -1,0 +1,130 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Compare the engine's events with the manufacturers' lists of them.
+
+Those are perf's, in a source tree of Linux (tools/perf/pmu-events/arch/x86).
+Each of their events is either counted, or never happens here, or is in the
+table of docs/system/i386/pmu-events.rst that says why it is not.  If the engine
+has a name of the same event for another code, that is an error, too.
+"""
+
+import argparse
+from collections import defaultdict
+from fnmatch import fnmatchcase
+import json
+from pathlib import Path
+import re
+import subprocess
+import sys
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+PAGE = ROOT / 'docs/system/i386/pmu-events.rst'
+LISTS = {
+    'bonnell': 'Intel 6 1c', 'nehalemep': 'Intel 6 1a', 'nehalemex':
+    'Intel 6 2e', 'westmereep-dp': 'Intel 6 2c', 'westmereep-sp':
+    'Intel 6 25', 'westmereex': 'Intel 6 2f', 'sandybridge': 'Intel 6 2a',
+    'jaketown': 'Intel 6 2d', 'ivybridge': 'Intel 6 3a', 'ivytown':
+    'Intel 6 3e', 'haswell': 'Intel 6 3c', 'haswellx': 'Intel 6 3f',
+    'broadwell': 'Intel 6 3d', 'broadwellx': 'Intel 6 4f', 'broadwellde':
+    'Intel 6 56', 'skylake': 'Intel 6 5e', 'skylakex': 'Intel 6 55',
+    'cascadelakex': 'Intel 6 55', 'icelake': 'Intel 6 7e', 'icelakex':
+    'Intel 6 6a', 'tigerlake': 'Intel 6 8c', 'rocketlake': 'Intel 6 a7',
+    'sapphirerapids': 'Intel 6 8f', 'emeraldrapids': 'Intel 6 cf',
+    'graniterapids': 'Intel 6 ad', 'silvermont': 'Intel 6 37',
+    'knightslanding': 'Intel 6 85', 'goldmont': 'Intel 6 5c',
+    'goldmontplus': 'Intel 6 7a', 'snowridgex': 'Intel 6 86',
+    'elkhartlake': 'Intel 6 96', 'sierraforest': 'Intel 6 af',
+    'amdzen1': 'AMD 17 1', 'amdzen2': 'AMD 17 31', 'amdzen3': 'AMD 19 1',
+    'amdzen4': 'AMD 19 11', 'amdzen5': 'AMD 1a 2',
+}
+MSRS = (0x1a6, 0x1a7, 0x3f6, 0x3f7)
+
+
+def number(text):
+    """Of "0xB7, 0xBB", the first one."""
+    return int(str(text or 0).split(',')[0], 0)
+
+
+def events(directory):
+    """The core's events, as (name, select, MSR's value)."""
+    for path in sorted(directory.glob('*.json')):
+        for event in json.loads(path.read_text()):
+            if ('EventName' not in event or 'EventCode' not in event or
+                    event.get('Unit', 'core') != 'core' or
+                    'MetricExpr' in event):
+                continue
+            code = number(event['EventCode'])
+            msr = number(event.get('MSRIndex'))
+            select = (code & 0xff | number(event.get('UMask')) << 8 |
+                      bool(number(event.get('EdgeDetect'))) << 18 |
+                      bool(number(event.get('Invert'))) << 23 |
+                      number(event.get('CounterMask')) << 24 |
+                      code >> 8 << 32)
+            if code:            # 0 is a fixed counter's
+                yield (event['EventName'], select,
+                       number(event.get('MSRValue')) if msr in MSRS else 0,
+                       msr == 0x3f6)
+
+
+def ask(program, processor, selects):
+    text = ''.join(f'{select:x} {extra:x}\n' for select, extra in selects)
+    run = subprocess.run([program, *processor.split()], input=text,
+                         capture_output=True, text=True, check=True)
+    answers = [line.split('\t') for line in run.stdout.splitlines()]
+    assert len(answers) == len(selects)
+    return answers
+
+
+def reasons():
+    """The patterns of names that the page says are not counted."""
+    text = PAGE.read_text().split('What is not counted\n')[1]
+    rows = re.findall(r'^   \* - (.*(?:\n       .*)*)', text, re.M)
+    return [pattern for row in rows[1:]
+            for pattern in re.findall(r'``([^`]*)``', row)]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split('\n', 1)[0])
+    parser.add_argument('--list', metavar='PROGRAM', help='list-events',
+                        default=ROOT / 'build/host/tests/unit/list-events')
+    parser.add_argument('--verbose', action='store_true',
+                        help='print every event that is not counted')
+    parser.add_argument('tree', type=Path, help="Linux' source")
+    args = parser.parse_args()
+    patterns, used, bad = reasons(), set(), False
+    for name, processor in LISTS.items():
+        directory = args.tree / 'tools/perf/pmu-events/arch/x86' / name
+        if not directory.is_dir():
+            continue            # of an older or a newer Linux
+        its = list(events(directory))
+        counted = defaultdict(int)
+        for event, answer in zip(its, ask(args.list, processor,
+                                          [e[1:3] for e in its])):
+            does, unknown, _ = answer
+            # Of load latency, it is PEBS that has it counted.
+            does = 'counts' if event[3] and unknown == '0' else does
+            if does == 'counts' and unknown != '0':
+                does = 'in part'
+            counted[does] += 1
+            if does in ('counts', 'never'):
+                continue
+            fits = [p for p in patterns if fnmatchcase(event[0].lower(),
+                                                       p.lower())]
+            used.update(fits)
+            if args.verbose:
+                print(f'{name}: {event[0]} {event[1]:x}: {does}')
+            if not fits:
+                print(f'FAIL event-names: {name}: {event[0]} ({event[1]:x}): '
+                      f'{does}, and the page has no reason')
+                bad = True
+        print(f'PASS event-names: {name}: ' + ', '.join(
+            f'{n} {what}' for what, n in sorted(counted.items())))
+    for pattern in patterns:
+        if pattern not in used:
+            print(f'FAIL event-names: {pattern} is no event that is not counted')
+            bad = True
+    return bad
+
+
+if __name__ == '__main__':
+    sys.exit(main())
