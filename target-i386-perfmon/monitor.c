@@ -6,6 +6,7 @@
 
 #include "qemu/osdep.h"
 #include "monitor/hmp-target.h"
+#include "monitor/hmp.h"
 #include "monitor/monitor.h"
 #include "qapi/error.h"
 #include "qapi/type-helpers.h"
@@ -148,5 +149,15 @@ void hmp_info_pmu(Monitor *mon, const QDict *qdict)
             monitor_printf(mon, "  IBS op: CTL=%016" PRIx64 " RIP=%016" PRIx64
                            "\n", info->ibs_op_ctl, info->ibs_op_rip);
         }
+    }
+}
+
+void hmp_info_pmu_events(Monitor *mon, const QDict *qdict)
+{
+    Error *err = NULL;
+    g_autoptr(HumanReadableText) text = qmp_x_query_pmu_events(&err);
+
+    if (!hmp_handle_error(mon, err)) {
+        monitor_puts(mon, text->human_readable_text);
     }
 }

@@ -11,6 +11,7 @@ has a name of the same event for another code, that is an error, too.
 import argparse
 from collections import defaultdict
 from fnmatch import fnmatchcase
+from itertools import product
 import json
 from pathlib import Path
 import re
@@ -89,11 +90,13 @@ def main():
                         default=ROOT / 'build/host/tests/unit/list-events')
     parser.add_argument('--verbose', action='store_true',
                         help='print every event that is not counted')
-    parser.add_argument('tree', type=Path, help="Linux' source")
+    parser.add_argument('trees', type=Path, nargs='+', metavar='tree',
+                        help="Linux' source")
     args = parser.parse_args()
     patterns, used, bad = reasons(), set(), False
-    for name, processor in LISTS.items():
-        directory = args.tree / 'tools/perf/pmu-events/arch/x86' / name
+    for tree, name in product(args.trees, LISTS):
+        directory = tree / 'tools/perf/pmu-events/arch/x86' / name
+        processor = LISTS[name]
         if not directory.is_dir():
             continue            # of an older or a newer Linux
         its = list(events(directory))
@@ -114,10 +117,10 @@ def main():
             if args.verbose:
                 print(f'{name}: {event[0]} {event[1]:x}: {does}')
             if not fits:
-                print(f'FAIL event-names: {name}: {event[0]} ({event[1]:x}): '
+                print(f'FAIL event-names: {tree.name}: {name}: {event[0]} ({event[1]:x}): '
                       f'{does}, and the page has no reason')
                 bad = True
-        print(f'PASS event-names: {name}: ' + ', '.join(
+        print(f'PASS event-names: {tree.name}: {name}: ' + ', '.join(
             f'{n} {what}' for what, n in sorted(counted.items())))
     for pattern in patterns:
         if pattern not in used:

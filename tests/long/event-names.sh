@@ -1,0 +1,36 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0-or-later
+#
+# usage: tests/long/event-names.sh [--release 10.0] [--minutes N]
+#
+# The manufacturers' lists of events, as the sources of Debian's kernels have
+# them for perf: tests/long/event-names.py with each.  Prints a line of PASS or
+# FAIL for each processor.
+set -u
+
+# shellcheck source=tests/long/common
+. "$(dirname "$0")/common"
+mkdir -p "$state"
+! late || { echo "SKIP event-names: no time is left"; exit; }
+[ -x "$build/host/tests/unit/list-events" ] || {
+    unit_tests=$(command -v meson) ||
+        unit_tests="$cache/python/bin/python3 -m mesonbuild.mesonmain"
+    # shellcheck disable=SC2086
+    $unit_tests setup "$build/host" "$top" >> "$log" 2>&1
+    # shellcheck disable=SC2086
+    $unit_tests compile -C "$build/host" >> "$log" 2>&1
+} || fail "the engine's unit tests do not compile"
+dir=$state/sources
+for source in bookworm/linux-source-6.1 bookworm-security/linux-source-6.12; do
+    package=${source#*/}
+    fetch_debs "$dir" "${source%/*}" "$package" >> "$log" 2>&1 ||
+        fail "$package cannot be fetched"
+    tar -C "$dir" -xf "$dir/usr/src/$package.tar.xz" \
+        "$package/tools/perf/pmu-events/arch/x86" >> "$log" 2>&1 ||
+        fail "$package has no lists"
+done
+"$top/tests/long/event-names.py" "$dir/linux-source-6.1" \
+    "$dir/linux-source-6.12"
+status=$?
+rm -rf "$dir"
+exit "$status"
