@@ -38,6 +38,8 @@ LISTS = {
     'amdzen1': 'AMD 17 1', 'amdzen2': 'AMD 17 31', 'amdzen3': 'AMD 19 1',
     'amdzen4': 'AMD 19 11', 'amdzen5': 'AMD 1a 2',
 }
+# What the guest's program does not do
+RARE = ()
 MSRS = (0x1a6, 0x1a7, 0x3f6, 0x3f7)
 
 
@@ -84,15 +86,73 @@ def reasons():
             for pattern in re.findall(r'``([^`]*)``', row)]
 
 
+def judge_event(words, answer, patterns):
+    """What is wrong with a line of EVENT; None, if nothing is."""
+    name, _, _, count = words
+    does, unknown, _ = answer
+    if count not in ('0', 'none', 'supported>', 'counted>'):
+        return None
+    if does == 'never' or any(fnmatchcase(name, p.lower()) for p in patterns):
+        return None
+    return (f'is {count}, and nothing says why' if does != 'counts' else
+            None if name in RARE else f'is {count}, but is counted')
+
+
+def judge_metric(words):
+    """The same of a line of METRIC."""
+    value, unit = words[1], ' '.join(words[2:])
+    if value == 'none':
+        return None             # its events are not there
+    if not re.fullmatch(r'-?[0-9.]+', value):
+        return f'is {value}'
+    if value.startswith('-') and float(value):
+        return f'is {value}'
+    if '%' in unit and float(value) > 100:
+        return f'is {value} of 100 {unit}'
+    return None
+
+
+def judge(program, log, processor):
+    """What guest/test/pmu-names has printed; whether something is wrong."""
+    lines = [line.split() for line in
+             log.read_text(errors='replace').splitlines()]
+    its = [line[1:] for line in lines if line[:1] == ['EVENT'] and
+           len(line) == 5]
+    answers = ask(program, processor,
+                  [(int(e[1], 0) & 0xfffffffffff, int(e[2], 0)) for e in its])
+    patterns, bad = reasons(), False
+    checks = [(e[0], judge_event(e, a, patterns)) for e, a in zip(its, answers)]
+    checks += [(line[1], judge_metric(line[1:])) for line in lines
+               if line[:1] == ['METRIC'] and len(line) > 2]
+    for name, wrong in checks:
+        if wrong:
+            print(f'FAIL perf-models: {processor}: {name} {wrong}')
+            bad = True
+    metrics = len(checks) - len(its)
+    if len(its) < 100 or not metrics:
+        print(f'FAIL perf-models: {processor}: {len(its)} events, {metrics} '
+              'metrics')
+        bad = True
+    elif not bad:
+        print(f'PASS perf-models: {processor}: {len(its)} events and {metrics} '
+              'metrics')
+    return bad
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split('\n', 1)[0])
     parser.add_argument('--list', metavar='PROGRAM', help='list-events',
                         default=ROOT / 'build/host/tests/unit/list-events')
     parser.add_argument('--verbose', action='store_true',
                         help='print every event that is not counted')
-    parser.add_argument('trees', type=Path, nargs='+', metavar='tree',
+    parser.add_argument('--guest', type=Path, metavar='LOG',
+                        help='what guest/test/pmu-names has printed')
+    parser.add_argument('--processor', help='whose: "Intel 6 5e"')
+    parser.add_argument('trees', type=Path, nargs='*', metavar='tree',
                         help="Linux' source")
     args = parser.parse_args()
+    if args.guest:
+        return judge(args.list, args.guest, args.processor)
     patterns, used, bad = reasons(), set(), False
     for tree, name in product(args.trees, LISTS):
         directory = tree / 'tools/perf/pmu-events/arch/x86' / name

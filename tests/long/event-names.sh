@@ -12,14 +12,7 @@ set -u
 . "$(dirname "$0")/common"
 mkdir -p "$state"
 ! late || { echo "SKIP event-names: no time is left"; exit; }
-[ -x "$build/host/tests/unit/list-events" ] || {
-    unit_tests=$(command -v meson) ||
-        unit_tests="$cache/python/bin/python3 -m mesonbuild.mesonmain"
-    # shellcheck disable=SC2086
-    $unit_tests setup "$build/host" "$top" >> "$log" 2>&1
-    # shellcheck disable=SC2086
-    $unit_tests compile -C "$build/host" >> "$log" 2>&1
-} || fail "the engine's unit tests do not compile"
+list_events
 dir=$state/sources
 for source in bookworm/linux-source-6.1 bookworm-security/linux-source-6.12; do
     package=${source#*/}
