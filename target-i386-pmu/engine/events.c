@@ -100,13 +100,30 @@ static uint32_t fp_weight(uint64_t sel, int event, unsigned i)
     return cmask || (sel & SEL_EDGE) ? weight && weight >= cmask : weight;
 }
 
-/* Whether counter @n's @sel, of event @code, has what row @i is for. */
+/* The first row of event @code, or of one behind that */
+static unsigned first_row(uint32_t code)
+{
+    unsigned first = 0, end = ARRAY_SIZE(events);
+
+    while (first < end) {
+        unsigned middle = (first + end) / 2;
+
+        if (events[middle].event < code) {
+            first = middle + 1;
+        } else {
+            end = middle;
+        }
+    }
+    return first;
+}
+
+/* Whether counter @n's @sel has what row @i of its event is for. */
 static bool is_row_of(const PmuConfig *config, unsigned i, uint64_t sel,
-                      uint32_t code, unsigned n)
+                      unsigned n)
 {
     unsigned umask = events[i].umask;
 
-    if (events[i].event != code || !(events[i].has & config->flavour->has)) {
+    if (!(events[i].has & config->flavour->has)) {
         return false;
     }
     if (umask >= COUNTER(0)) {
@@ -138,8 +155,9 @@ static unsigned find_rows(const PmuConfig *config, uint64_t sel, unsigned n,
     unsigned found = 0, left = 0;
 
     *umask = 0;
-    for (unsigned i = 0; i < ARRAY_SIZE(events); i++) {
-        if (!is_row_of(config, i, sel, code, n)) {
+    for (unsigned i = first_row(code);
+         i < ARRAY_SIZE(events) && events[i].event == code; i++) {
+        if (!is_row_of(config, i, sel, n)) {
             continue;
         }
         if (events[i].umask >= CODE(0) || events[i].umask == NO_UMASK) {

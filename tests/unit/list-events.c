@@ -7,11 +7,10 @@
  * one; "=" in front: all of it has to be so), the value of MSR_PEBS_FRONTEND or
  * 0, "never" or "counts", and the name.  A line of stdin has a select and
  * MSR_PEBS_FRONTEND or MSR_OFFCORE_RSP_0; what is printed for it, "counts",
- * "never" or "unknown", the bits of the unit mask that are not known, and names.
+ * "never" or "unknown", bits of the unit mask that are not known, and names.
  */
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <inttypes.h>
 #include <glib.h>
@@ -117,11 +116,13 @@ static void answer(PmuVendor vendor, unsigned family, unsigned model)
 
 int main(int argc, char *argv[])
 {
-    if (argc == 4) {
+    unsigned family, model;
+
+    if (argc == 4 && sscanf(argv[2], "%x", &family) == 1 &&
+        sscanf(argv[3], "%x", &model) == 1) {
         answer(!strcmp(argv[1], "AMD") ? PMU_VENDOR_AMD :
                !strcmp(argv[1], "Intel") ? PMU_VENDOR_INTEL :
-               PMU_VENDOR_CENTAUR, (unsigned)strtoul(argv[2], NULL, 16),
-               (unsigned)strtoul(argv[3], NULL, 16));
+               PMU_VENDOR_CENTAUR, family, model);
     } else {
         list();
     }

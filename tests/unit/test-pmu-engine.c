@@ -2638,6 +2638,46 @@ static void test_high_events(void)
     }
 }
 
+/* Each event that is listed counts, or never happens; in the order of codes. */
+static void test_list(void)
+{
+    for (unsigned cpu = 0; cpu < NR_CPUS; cpu++) {
+        unsigned next = 0, last = 0, number = 0;
+        uint32_t unknown;
+        PmuEvent e;
+
+        be_cpu(cpu);
+        config.insn_clocks = 2;
+        while (pmu_next_event(&config, &next, &e)) {
+            if (!strcmp(e.name, "OFFCORE_RESPONSE")) {
+                continue;
+            }
+            pmu_reset(&pmu, &config);
+            memset(pmu.reported, 0, sizeof(pmu.reported));
+            if (e.frontend) {
+                wr(0x3f7, e.frontend);
+            } else {
+                g_assert_cmphex(e.event, >=, last);
+                last = e.event;
+            }
+            /* Atoms' walks count where they begin. */
+            wr(evtsel_msr(0), (e.event & 0xff) | e.umask << 8 | USR | EN |
+                              (uint64_t)(e.event >> 8) << 32 |
+                              (strstr(e.name, "_SIDE_WALKS") ? EDGE :
+                               0));
+            if (pmu_take_unknown(&pmu, &unknown)) {
+                g_test_message("CPU %u: %x/%x %s: %x is not known", cpu,
+                               e.event, e.umask, e.name, unknown >> 16);
+                g_test_fail();
+            }
+            g_assert_cmpint(pmu.counter[0].add != 0, ==, !e.never);
+            number++;
+        }
+        g_assert_cmpint(number, >=, 7);
+        g_assert_false(pmu_next_event(&config, &next, &e));
+    }
+}
+
 /* FRONTEND_RETIRED goes by MSR_PEBS_FRONTEND, whichever is written first. */
 static void test_frontend(void)
 {
@@ -4354,6 +4394,7 @@ int main(int argc, char *argv[])
     g_test_add_func("/pmu/bits", test_bits);
     g_test_add_func("/pmu/hits", test_hits);
     g_test_add_func("/pmu/high-events", test_high_events);
+    g_test_add_func("/pmu/list", test_list);
     g_test_add_func("/pmu/frontend", test_frontend);
     g_test_add_func("/pmu/classes", test_classes);
     g_test_add_func("/pmu/no-models", test_no_models);

@@ -255,9 +255,9 @@ static bool is_linuxes(const PmuFlavour *flavour, unsigned e)
 static void test_no_other_names(void)
 {
     for (unsigned p = 0; p < G_N_ELEMENTS(linux_processors); p++) {
-        const PmuFlavour *flavour = pmu_flavour(linux_processors[p].vendor,
-                                                linux_processors[p].family,
-                                                linux_processors[p].first_model);
+        const PmuFlavour *flavour =
+            pmu_flavour(linux_processors[p].vendor, linux_processors[p].family,
+                        linux_processors[p].first_model);
         unsigned next = 0;
         PmuConfig config;
         uint64_t select;
