@@ -41,17 +41,21 @@ PmuInfoList *qmp_query_pmu(Error **errp)
 HumanReadableText *qmp_x_query_pmu_events(Error **errp)
 {
     g_autoptr(GString) text = g_string_new("");
-    X86CPU *cpu = X86_CPU(first_cpu);
+    CPUState *cs;
 
-    /* All CPUs have the same. */
-    if (!perfmon_has_pmu(cpu)) {
-        error_setg(errp, "No CPU has performance counters under TCG");
-        return NULL;
+    CPU_FOREACH(cs) {
+        X86CPU *cpu = X86_CPU(cs);
+
+        if (perfmon_has_pmu(cpu)) {
+            /* All CPUs have the same. */
+            PERFMON_FOREACH(u, events) {
+                (*u)->events(cpu, text);
+            }
+            return human_readable_text_from_str(text);
+        }
     }
-    PERFMON_FOREACH(u, events) {
-        (*u)->events(cpu, text);
-    }
-    return human_readable_text_from_str(text);
+    error_setg(errp, "No CPU has performance counters under TCG");
+    return NULL;
 }
 
 static void print_control(Monitor *mon, const PmuInfo *info)

@@ -1678,6 +1678,42 @@ static void test_monitor(void)
     guest_cleanup(&g);
 }
 
+/* The events by name, which QMP has as well */
+static void test_events(void)
+{
+    static const struct {
+        const char *cpu, *lines[4];
+    } tests[] = {
+        { SKYLAKE ",pmu=on",
+          { "c4/20     BR_INST_RETIRED.NEAR_TAKEN\r\n",
+            "d1/40     MEM_LOAD_RETIRED.FB_HIT (never)\r\n",
+            "c6/01=    FRONTEND_RETIRED.L1I_MISS with 3f7h 12\r\n",
+            "0151     L1-dcache-load-misses\r\n" } },
+        { "EPYC,pmu=on",
+          { "c2        ex_ret_brn\r\n", "64/08     l2_cache_req_stat.ls_rd",
+            "1d0       ex_ret_fused_instr (never)\r\n",
+            "00c3     branch-misses, branch-load-misses\r\n" } },
+        { "kvm32,pmu=on", { "GLOBAL_POWER_EVENTS.RUNNING\r\n" } },
+        { "max", { "No CPU has performance counters under TCG\r\n" } },
+    };
+
+    for (int i = 0; i < G_N_ELEMENTS(tests); i++) {
+        QTestState *qts = qtest_initf("-machine pc -accel tcg -S -cpu %s",
+                                      tests[i].cpu);
+        g_autofree char *text = qtest_hmp(qts, "info pmu-events");
+        QDict *rsp = qtest_qmp(qts, "{ 'execute': 'x-query-pmu-events' }");
+
+        g_assert_cmpint(qdict_haskey(rsp, "return"), ==,
+                        !strstr(text, "No CPU"));
+        qobject_unref(rsp);
+        for (int j = 0; j < 4 && tests[i].lines[j]; j++) {
+            g_test_message("%s", tests[i].lines[j]);
+            g_assert_nonnull(strstr(text, tests[i].lines[j]));
+        }
+        qtest_quit(qts);
+    }
+}
+
 /* Counters of @event and of all branches, beside those of instructions */
 static void check_branches(uint64_t event)
 {
@@ -2510,6 +2546,7 @@ int main(int argc, char **argv)
     qtest_add_func("/pmu/reset", test_reset);
     qtest_add_func("/pmu/hotplug", test_hotplug);
     qtest_add_func("/pmu/monitor", test_monitor);
+    qtest_add_func("/pmu/events", test_events);
     qtest_add_func("/pmu/monitor/branches", test_branches);
     for (int i = 0; i < G_N_ELEMENTS(branch_tests); i++) {
         const BranchTest *t = &branch_tests[i];
