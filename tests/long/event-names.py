@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Compare the engine's events with the manufacturers' lists of them.
 
-Those are perf's, in a source tree of Linux (tools/perf/pmu-events/arch/x86).
+Those are perf's, in a source tree of Linux (tools/perf/pmu-events/arch/x86), and
+of older processors libpfm4's, in its source (lib/events).
 Each of their events is either counted, or never happens here, or is in the
 table of docs/system/i386/pmu-events.rst that says why it is not.  If the engine
 has a name of the same event for another code, that is an error, too.
@@ -11,7 +12,6 @@ has a name of the same event for another code, that is an error, too.
 import argparse
 from collections import defaultdict
 from fnmatch import fnmatchcase
-from itertools import product
 import json
 from pathlib import Path
 import re
@@ -37,6 +37,13 @@ LISTS = {
     'elkhartlake': 'Intel 6 96', 'sierraforest': 'Intel 6 af',
     'amdzen1': 'AMD 17 1', 'amdzen2': 'AMD 17 31', 'amdzen3': 'AMD 19 1',
     'amdzen4': 'AMD 19 11', 'amdzen5': 'AMD 1a 2',
+}
+OLDER = {
+    'P6': 'intel_p6_events.h intel_pm_events.h',
+    'Core Duo': 'intel_coreduo_events.h', 'Core 2': 'intel_core_events.h',
+    'K7': 'amd64_events_k7.h amd64_events_k8.h amd64_events_fam10h.h '
+          'amd64_events_fam11h.h',
+    '15h': 'amd64_events_fam15h.h amd64_events_fam15h_nb.h',
 }
 # What the guest's program does not do
 RARE = ()
@@ -67,6 +74,61 @@ def events(directory):
                 yield (event['EventName'], select,
                        number(event.get('MSRValue')) if msr in MSRS else 0,
                        msr == 0x3f6)
+
+
+def older_events(path):
+    """The same of a list of libpfm4's."""
+    text = re.sub(r'/\*.*?\*/', '', path.read_text(), flags=re.S)
+    masks = {}
+    for table in re.finditer(r'umask_t (\w+)\s*\[\]\s*=\s*\{(.*?)\n\};', text,
+                             re.S):
+        masks[table[1]] = re.findall(
+            r'\.uname\s*=\s*"(\w+)".*?\.ucode\s*=\s*(\w+)', table[2], re.S)
+    for event in re.finditer(
+            r'\.name\s*=\s*"(\w+)"(.*?)(?=\.name\s*=|\Z)', text, re.S):
+        code = re.search(r'\.code\s*=\s*(0x\w+)', event[2])
+        mask = re.search(r'\.umasks\s*=\s*(\w+)', event[2])
+        if not code:
+            continue
+        names = masks.get(mask[1], []) if mask else [('', '0')]
+        for name, bits in names:
+            bits = int(bits, 0)
+            select = int(code[1], 16) | (bits if bits > 0xff else bits << 8)
+            yield (event[1] + ('.' + name if name else ''),
+                   select & 0xffff | select >> 8 << 32 if select > 0xffff
+                   else select, 0, False)
+
+
+def lists(trees):
+    """Each list, as (name, processor, its events)."""
+    for tree in trees:
+        perf = tree / 'tools/perf/pmu-events/arch/x86'
+        for name in LISTS:
+            if (perf / name).is_dir():  # of an older or a newer Linux
+                yield (f'{tree.name}: {name}', LISTS[name],
+                       list(events(perf / name)))
+
+
+def compare_older(program, directory):
+    """Whether the engine has events that libpfm4 has not."""
+    run = subprocess.run([program], capture_output=True, text=True, check=True)
+    rows = [line.split('\t') for line in run.stdout.splitlines()]
+    bad = False
+    for processor, names in OLDER.items():
+        masks = defaultdict(int)
+        for name in names.split():
+            for _, select, _, _ in older_events(directory / name):
+                masks[select & 0xff] |= select >> 8 & 0xff
+        its = [row for row in rows if row[0] == processor]
+        for _, event, umask, _, _, name in its:
+            event = int(event, 16)
+            bits = 0 if umask == '-' else int(umask.lstrip('='), 16)
+            if event not in masks or bits & ~masks[event]:
+                print(f'FAIL event-names: libpfm4: {processor}: {name} '
+                      f'({event:x}/{bits:x}) is not there')
+                bad = True
+        print(f'PASS event-names: libpfm4: {processor}: {len(its)} events')
+    return bad
 
 
 def ask(program, processor, selects):
@@ -149,17 +211,12 @@ def main():
                         help='what guest/test/pmu-names has printed')
     parser.add_argument('--processor', help='whose: "Intel 6 5e"')
     parser.add_argument('trees', type=Path, nargs='*', metavar='tree',
-                        help="Linux' source")
+                        help="Linux' or libpfm4's source")
     args = parser.parse_args()
     if args.guest:
         return judge(args.list, args.guest, args.processor)
     patterns, used, bad = reasons(), set(), False
-    for tree, name in product(args.trees, LISTS):
-        directory = tree / 'tools/perf/pmu-events/arch/x86' / name
-        processor = LISTS[name]
-        if not directory.is_dir():
-            continue            # of an older or a newer Linux
-        its = list(events(directory))
+    for name, processor, its in lists(args.trees):
         counted = defaultdict(int)
         for event, answer in zip(its, ask(args.list, processor,
                                           [e[1:3] for e in its])):
@@ -177,11 +234,14 @@ def main():
             if args.verbose:
                 print(f'{name}: {event[0]} {event[1]:x}: {does}')
             if not fits:
-                print(f'FAIL event-names: {tree.name}: {name}: {event[0]} ({event[1]:x}): '
+                print(f'FAIL event-names: {name}: {event[0]} ({event[1]:x}): '
                       f'{does}, and the page has no reason')
                 bad = True
-        print(f'PASS event-names: {tree.name}: {name}: ' + ', '.join(
+        print(f'PASS event-names: {name}: ' + ', '.join(
             f'{n} {what}' for what, n in sorted(counted.items())))
+    for tree in args.trees:
+        if (tree / 'lib/events').is_dir():
+            bad |= compare_older(args.list, tree / 'lib/events')
     for pattern in patterns:
         if pattern not in used:
             print(f'FAIL event-names: {pattern} is no event that is not counted')

@@ -4,8 +4,9 @@
 # usage: tests/long/event-names.sh [--release 10.0] [--minutes N]
 #
 # The manufacturers' lists of events, as the sources of Debian's kernels have
-# them for perf: tests/long/event-names.py with each.  Prints a line of PASS or
-# FAIL for each processor.
+# them for perf, and that of libpfm4 for older processors: what
+# tests/long/event-names.py says of them.  Prints a line of PASS or FAIL for each
+# processor.
 set -u
 
 # shellcheck source=tests/long/common
@@ -22,8 +23,11 @@ for source in bookworm/linux-source-6.1 bookworm-security/linux-source-6.12; do
         "$package/tools/perf/pmu-events/arch/x86" >> "$log" 2>&1 ||
         fail "$package has no lists"
 done
+(cd "$dir" && apt_suite bookworm --download-only source libpfm4 &&
+    tar -xf libpfm4_*.orig.tar.*) >> "$log" 2>&1 ||
+    fail "libpfm4 cannot be fetched"
 "$top/tests/long/event-names.py" "$dir/linux-source-6.1" \
-    "$dir/linux-source-6.12"
+    "$dir/linux-source-6.12" "$dir"/libpfm-*
 status=$?
 rm -rf "$dir"
 exit "$status"
