@@ -1685,12 +1685,12 @@ static void test_events(void)
         const char *cpu, *lines[4];
     } tests[] = {
         { SKYLAKE ",pmu=on",
-          { "c4/20     BR_INST_RETIRED.NEAR_TAKEN\r\n",
-            "d1/40     MEM_LOAD_RETIRED.FB_HIT (never)\r\n",
-            "c6/01=    FRONTEND_RETIRED.L1I_MISS with 3f7h 12\r\n",
+          { "c4/20    BR_INST_RETIRED.NEAR_TAKEN\r\n",
+            "d1/40    MEM_LOAD_RETIRED.FB_HIT (never)\r\n",
+            "c6/01=   FRONTEND_RETIRED.L1I_MISS with 3f7h 12\r\n",
             "0151     L1-dcache-load-misses\r\n" } },
         { "EPYC,pmu=on",
-          { "c2        ex_ret_brn\r\n", "64/08     l2_cache_req_stat.ls_rd",
+          { "c2       ex_ret_brn\r\n", "64/08    l2_cache_req_stat.ls_rd",
             "1d0       ex_ret_fused_instr (never)\r\n",
             "00c3     branch-misses, branch-load-misses\r\n" } },
         { "kvm32,pmu=on", { "GLOBAL_POWER_EVENTS.RUNNING\r\n" } },
