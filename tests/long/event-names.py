@@ -45,8 +45,8 @@ OLDER = {
           'amd64_events_fam11h.h',
     '15h': 'amd64_events_fam15h.h amd64_events_fam15h_nb.h',
 }
-# What the guest's program does not do
-RARE = ('fp_arith_inst_retired.*', 'fp_ret_x87_fp_ops.*')
+# What the guest's program does not do, and what counts with PEBS only
+RARE = ('fp_arith_inst_retired.*', 'fp_ret_x87_fp_ops.*', 'mem_trans_retired.*')
 MSRS = (0x1a6, 0x1a7, 0x3f6, 0x3f7)
 
 
