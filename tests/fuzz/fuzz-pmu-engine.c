@@ -387,7 +387,7 @@ static void load_state(void)
 /* What people are told of the counters */
 static void check_settings(void)
 {
-    unsigned next = take(2), next_linux = next % 128;
+    unsigned next = eager.value[0] % 1024, next_linux = next % 128;
     PmuSetting setting;
     PmuEvent event;
     uint64_t select;
