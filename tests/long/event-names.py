@@ -166,9 +166,9 @@ def judge_metric(words):
     value, unit = words[1], ' '.join(words[2:])
     if value == 'none':
         return None             # its events are not there
-    if not re.fullmatch(r'-?[0-9.]+', value):
-        return f'is {value}'
-    if value.startswith('-') and float(value):
+    if value == 'nothing':
+        return 'is below 0'     # which "perf stat -x" does not print
+    if not re.fullmatch(r'[0-9.]+', value):
         return f'is {value}'
     if '%' in unit and float(value) > 100:
         return f'is {value} of 100 {unit}'
