@@ -46,7 +46,8 @@ OLDER = {
     '15h': 'amd64_events_fam15h.h amd64_events_fam15h_nb.h',
 }
 # What the guest's program does not do, and what counts with PEBS only
-RARE = ('fp_arith_inst_retired.*', 'fp_ret_x87_fp_ops.*', 'mem_trans_retired.*')
+RARE = ('fp_arith_inst_retired.*', 'fp_ret_x87_fp_ops.*', 'mem_trans_retired.*',
+        'ex_ret_mmx_fp_instr.mmx*')
 MSRS = (0x1a6, 0x1a7, 0x3f6, 0x3f7)
 
 
@@ -70,7 +71,8 @@ def events(directory):
                       bool(number(event.get('Invert'))) << 23 |
                       number(event.get('CounterMask')) << 24 |
                       code >> 8 << 32)
-            if code:            # 0 is a fixed counter's
+            # Intel's 0 is a fixed counter's.
+            if code or directory.name.startswith('amd'):
                 yield (event['EventName'], select,
                        number(event.get('MSRValue')) if msr in MSRS else 0,
                        msr == 0x3f6)
