@@ -329,7 +329,8 @@ copy_tests() {
         "$guest/test/pmu-branches" "$guest/test/pmu-cost" \
         "$guest/test/pmu-perf" "$guest/test/pmu-dmesg" \
         "$guest/test/pmu-generic" "$guest/test/pmu-ibs" \
-        "$guest/test/pmu-memory" "$guest/test/pmu-p4" "$guest/test/pmu-pebs" \
+        "$guest/test/pmu-memory" "$guest/test/pmu-names" \
+        "$guest/test/pmu-p4" "$guest/test/pmu-pebs" \
         "$guest/test/rr-cost" "$guest/test/rr-replay" "$fs/usr/bin"
     find "$out" -maxdepth 1 \( -name 'lwp-*' -o -name 'rr-*' \) -type f \
         -perm -u+x -exec cp {} "$fs/usr/bin" \;

@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* Performance monitoring under TCG: QMP query-pmu and "info pmu". */
+/*
+ * Performance monitoring under TCG: QMP query-pmu and x-query-pmu-events, "info
+ * pmu" and "info pmu-events".
+ */
 
 #include "qemu/osdep.h"
 #include "monitor/hmp-target.h"
+#include "monitor/hmp.h"
 #include "monitor/monitor.h"
 #include "qapi/error.h"
+#include "qapi/type-helpers.h"
 #include "perfmon.h"
 #include "retire/compat.h"
 
@@ -31,6 +36,26 @@ PmuInfoList *qmp_query_pmu(Error **errp)
         }
     }
     return list;
+}
+
+HumanReadableText *qmp_x_query_pmu_events(Error **errp)
+{
+    g_autoptr(GString) text = g_string_new("");
+    CPUState *cs;
+
+    CPU_FOREACH(cs) {
+        X86CPU *cpu = X86_CPU(cs);
+
+        if (perfmon_has_pmu(cpu)) {
+            /* All CPUs have the same. */
+            PERFMON_FOREACH(u, events) {
+                (*u)->events(cpu, text);
+            }
+            return human_readable_text_from_str(text);
+        }
+    }
+    error_setg(errp, "No CPU has performance counters under TCG");
+    return NULL;
 }
 
 static void print_control(Monitor *mon, const PmuInfo *info)
@@ -128,5 +153,15 @@ void hmp_info_pmu(Monitor *mon, const QDict *qdict)
             monitor_printf(mon, "  IBS op: CTL=%016" PRIx64 " RIP=%016" PRIx64
                            "\n", info->ibs_op_ctl, info->ibs_op_rip);
         }
+    }
+}
+
+void hmp_info_pmu_events(Monitor *mon, const QDict *qdict)
+{
+    Error *err = NULL;
+    g_autoptr(HumanReadableText) text = qmp_x_query_pmu_events(&err);
+
+    if (!hmp_handle_error(mon, err)) {
+        monitor_puts(mon, text->human_readable_text);
     }
 }

@@ -26,7 +26,7 @@ static PmuCounterInfoList *get_counters(const PmuState *s,
         c->index = fixed ? n - PMU_MAX_GP : n;
         c->has_select = !fixed;
         c->select = fixed ? 0 : netburst ? netburst->cccr[n] : s->evtsel[n];
-        c->event = g_strdup(setting.event);
+        c->event = *setting.event ? g_strdup(setting.event) : NULL;
         c->os = setting.os;
         c->usr = setting.usr;
         c->interrupt = setting.interrupts;
@@ -35,6 +35,33 @@ static PmuCounterInfoList *get_counters(const PmuState *s,
         QAPI_LIST_APPEND(tail, c);
     }
     return list;
+}
+
+void pmu_cpu_events(X86CPU *cpu, GString *text)
+{
+    const PmuConfig *config = &cpu->pmu_config;
+    const char *names;
+    unsigned next = 0;
+    uint64_t select;
+    PmuEvent e;
+
+    g_string_append_printf(text, "%s\n", pmu_flavour_name(config->flavour));
+    while (pmu_next_event(config, &next, &e)) {
+        g_autofree char *mask = e.no_umask ? g_strdup("") :
+                                g_strdup_printf("/%02x%s", e.umask,
+                                                e.whole_umask ? "=" : "");
+        g_autofree char *frontend =
+            e.frontend ? g_strdup_printf(" with 3f7h %02x", e.frontend) :
+            g_strdup("");
+
+        g_string_append_printf(text, "  %02x%-6s %s%s%s\n", e.event, mask,
+                               e.name, frontend, e.never ? " (never)" : "");
+    }
+    g_string_append(text, "Linux's generic events\n");
+    next = 0;
+    while ((names = pmu_next_linux_event(config, &next, &select))) {
+        g_string_append_printf(text, "  %04" PRIx64 "     %s\n", select, names);
+    }
 }
 
 void pmu_cpu_info(X86CPU *cpu, PmuInfo *info)

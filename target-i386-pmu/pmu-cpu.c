@@ -198,5 +198,6 @@ const PerfmonUnit pmu_unit = {
     .msr = pmu_cpu_msr,
     .rdpmc = pmu_cpu_rdpmc,
     .info = pmu_cpu_info,
+    .events = pmu_cpu_events,
     .loaded = pmu_cpu_loaded,
 };

@@ -243,9 +243,8 @@ static PmuAccess write_msr(CPUX86State *env, uint32_t msr, uint64_t val)
     while (pmu_take_unknown(s, &event)) {
         trace_pmu_unknown_event(CPU(cpu)->cpu_index, event & 0xfff,
                                 event >> 16);
-        qemu_log_mask(LOG_UNIMP, "PMU: event %03x, unit mask %02x is not "
-                      "implemented and counts 0\n", event & 0xfff,
-                      event >> 16);
+        qemu_log_mask(LOG_UNIMP | LOG_GUEST_ERROR, "PMU: event %03x, unit mask "
+                      "%02x is not counted\n", event & 0xfff, event >> 16);
     }
     count_from_here(env, counted);
     return PMU_MSR_OK;

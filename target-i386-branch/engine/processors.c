@@ -87,7 +87,8 @@ static const BranchFlavour flavours[PERFMON_NR_CORES] = {
     [CORE_ARCH] = { "architectural", ARCH | HAS_PREDICTED, 32, FORMAT_ARCH,
         UNCORE },
     [CORE_K7 ... CORE_AMD] = { "K7", AMD, 1, FORMAT_32, PINS },
-    [CORE_ZEN4] = { "LbrExtV2", AMD | HAS_V2, 16, FORMAT_V2, PINS },
+    [CORE_ZEN4 ... CORE_ZEN5] = { "LbrExtV2", AMD | HAS_V2, 16, FORMAT_V2,
+        PINS },
     [CORE_P4 ... CORE_P4_MODEL3] = { "none", HAS_NOTHING, 0, FORMAT_32, 0 },
     [CORE_OTHER] = { "none", HAS_NOTHING, 0, FORMAT_32, 0 },
 };

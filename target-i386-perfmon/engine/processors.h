@@ -33,7 +33,7 @@ typedef enum PerfmonCore {
     CORE_K7,                /* AMD's up to family 16h, but for 15h */
     CORE_15H, CORE_ZEN1, CORE_HYGON, CORE_ZEN2, CORE_ZEN3,
     CORE_AMD,               /* AMD's that came later */
-    CORE_ZEN4,              /* and Zen 5 */
+    CORE_ZEN4, CORE_ZEN5,
     PERFMON_NR_CORES
 } PerfmonCore;
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* Performance counters: which event one counts. */
 
+#include <stdio.h>
+#include <string.h>
 #include "pmu-internal.h"
 #include "event-tables.c.inc"
 
@@ -38,6 +40,23 @@ static uint64_t find_offcore(const PmuConfig *config, uint64_t mask)
     return loads ? loads : NEVER;
 }
 
+/* Whether @sel counts what MSR_PEBS_FRONTEND says. */
+static bool is_frontend(const PmuConfig *config, uint64_t sel)
+{
+    return pmu_frontend_mask(config) && SEL_EVENT(sel) == FRONTEND_EVENT &&
+           SEL_UMASK(sel) == FRONTEND_UMASK;
+}
+
+static uint64_t find_frontend(uint64_t frontend)
+{
+    for (unsigned i = 0; i < ARRAY_SIZE(frontend_events); i++) {
+        if (frontend_events[i].code == frontend) {
+            return frontend_events[i].quantities;
+        }
+    }
+    return 0;
+}
+
 /* The number of counter @n's event in fp_events[], if it is one, or -1. */
 static int find_fp(const PmuConfig *config, uint64_t sel, unsigned n)
 {
@@ -46,8 +65,7 @@ static int find_fp(const PmuConfig *config, uint64_t sel, unsigned n)
 
         if (fp_events[i].event == pmu_event_code(config, sel) &&
             (fp_events[i].has & config->flavour->has) &&
-            (umasks ? SEL_UMASK(sel) && !(SEL_UMASK(sel) & ~umasks) :
-             !SEL_UMASK(sel)) &&
+            (umasks ? SEL_UMASK(sel) & umasks : !SEL_UMASK(sel)) &&
             (!(config->flavour->has & HAS_P6) || !n)) {
             return (int)i;
         }
@@ -82,38 +100,232 @@ static uint32_t fp_weight(uint64_t sel, int event, unsigned i)
     return cmask || (sel & SEL_EDGE) ? weight && weight >= cmask : weight;
 }
 
-/*
- * The quantities that counter @n's event select asks for; 0 if it is not
- * known.
- */
-uint64_t pmu_find_event(const PmuState *s, const PmuConfig *config, unsigned n)
+/* The first row of event @code, or of one behind that */
+static unsigned first_row(uint32_t code)
 {
-    uint64_t sel = pmu_event_select(s, config, n);
-    uint32_t event = pmu_event_code(config, sel);
-    unsigned offcore = pmu_offcore_of(config, sel);
+    unsigned first = 0, end = ARRAY_SIZE(events);
 
-    if (offcore < PMU_NR_OFFCORE) {
-        return find_offcore(config, s->offcore[offcore]);
-    }
-    if (find_fp(config, sel, n) >= 0) {
-        return B(FLOATING);
-    }
-    if (event == EVENT_MERGE && (config->flavour->has & HAS_17H) && n % 2) {
-        return NEVER;
-    }
-    for (unsigned i = 0; i < ARRAY_SIZE(events); i++) {
-        if (events[i].event == event &&
-            (events[i].has & config->flavour->has) &&
-            (events[i].umask == NO_UMASK || events[i].umask == COUNTER(n) ||
-             events[i].umask == SEL_UMASK(sel))) {
-            return events[i].quantities;
+    while (first < end) {
+        unsigned middle = (first + end) / 2;
+
+        if (events[middle].event < code) {
+            first = middle + 1;
+        } else {
+            end = middle;
         }
     }
-    return 0;
+    return first;
 }
 
-/* Tell of an event that is not counted, but of each code once only. */
-static void report_unknown(PmuState *s, const PmuConfig *config, uint64_t sel)
+/* Whether counter @n's @sel has what row @i of its event is for. */
+static bool is_row_of(const PmuConfig *config, unsigned i, uint64_t sel,
+                      unsigned n)
+{
+    unsigned umask = events[i].umask;
+
+    if (!(events[i].has & config->flavour->has)) {
+        return false;
+    }
+    if (umask >= COUNTER(0)) {
+        return umask == COUNTER(n);
+    }
+    if (events[i].quantities == B(FLOATING) && find_fp(config, sel, n) < 0) {
+        return false;           /* P6's have counter 0 only */
+    }
+    return umask >= CODE(0) ? umask == CODE(SEL_UMASK(sel)) :
+           !(umask & ~(unsigned)SEL_UMASK(sel));
+}
+
+/* Whether row @i has all bits of row @j, and others. */
+static bool replaces(unsigned i, unsigned j)
+{
+    return !(events[j].umask & ~(unsigned)events[i].umask) &&
+           events[i].umask != events[j].umask;
+}
+
+/*
+ * The rows that counter @n's @sel is for, but for those that others replace.
+ * *@umask is the bits that they are for; without unit masks, all.
+ */
+static unsigned find_rows(const PmuConfig *config, uint64_t sel, unsigned n,
+                          uint16_t rows[MAX_ROWS], unsigned *umask)
+{
+    uint32_t code = pmu_event_code(config, sel);
+    uint16_t all[MAX_ROWS];
+    unsigned found = 0, left = 0;
+
+    *umask = 0;
+    for (unsigned i = first_row(code);
+         i < ARRAY_SIZE(events) && events[i].event == code; i++) {
+        if (!is_row_of(config, i, sel, n)) {
+            continue;
+        }
+        if (events[i].umask >= CODE(0) || events[i].umask == NO_UMASK) {
+            rows[0] = (uint16_t)i;
+            *umask = 0xff;
+            return 1;
+        }
+        all[found++] = (uint16_t)i;
+        *umask |= events[i].umask;
+    }
+    for (unsigned i = 0; i < found; i++) {
+        bool replaced = false;
+
+        for (unsigned j = 0; j < found; j++) {
+            replaced |= replaces(all[j], all[i]);
+        }
+        rows[left] = all[i];
+        left += !replaced;
+    }
+    return left;
+}
+
+/*
+ * Some of @all loads, or stores, are in @found for more than one reason: where
+ * they lie, or what they miss, which are @kinds.  If all count, each does once;
+ * but of two kinds nobody knows how many are both.
+ */
+static uint64_t count_once(uint64_t found, uint64_t all, uint64_t kinds)
+{
+    kinds &= found;
+    if ((found & all) == all) {
+        return found & ~kinds;
+    }
+    return (kinds & (kinds - 1)) || (kinds && (found & all)) ? 0 : found;
+}
+
+PmuFound pmu_find_event(const PmuState *s, const PmuConfig *config, unsigned n)
+{
+    uint64_t sel = pmu_event_select(s, config, n), both;
+    uint32_t code = pmu_event_code(config, sel);
+    unsigned offcore = pmu_offcore_of(config, sel), umask;
+    uint16_t rows[MAX_ROWS];
+    PmuFound found = { 0 };
+
+    if (offcore < PMU_NR_OFFCORE) {
+        found.add = find_offcore(config, s->offcore[offcore]);
+        return found;
+    }
+    if (code == EVENT_MERGE && (config->flavour->has & HAS_17H) && n % 2) {
+        found.add = NEVER;
+        return found;
+    }
+    if (is_frontend(config, sel)) {
+        found.add = find_frontend(s->frontend);
+        return found;
+    }
+    for (unsigned i = find_rows(config, sel, n, rows, &umask); i > 0; i--) {
+        found.add |= events[rows[i - 1]].quantities;
+    }
+    if (found.add != NEVER) {
+        found.add &= ~NEVER;
+    }
+    if (found.add & HITS) {
+        /* A branch's misprediction is as many places behind it. */
+        found.less = (found.add & B(FETCHES)) << 1 |
+                     ((found.add & BRANCHES) <<
+                      (PMU_MISP_COND_TAKEN - PMU_COND_TAKEN) &
+                      PMU_MISPREDICTED);
+        both = found.add & found.less;
+        found.add &= ~(both | HITS);
+        found.less &= ~both;
+    }
+    found.add = count_once(found.add, PMU_LOADS, B(LOCKED) | B(SPLIT_LOADS) |
+                           B(STLB_MISS_LOADS));
+    found.add = count_once(found.add, B(STORES),
+                           B(SPLIT_STORES) | B(STLB_MISS_STORES));
+    if (found.less && (SEL_CMASK(sel) || (sel & SEL_EDGE) ||
+                       config->no_models)) {
+        found.add = 0;          /* nobody tells in which clocks they are */
+    }
+    found.unknown = found.add ? (uint8_t)(SEL_UMASK(sel) & ~umask) : 0;
+    return found;
+}
+
+/* Three tables, one behind the other */
+bool pmu_next_event(const PmuConfig *config, unsigned *next, PmuEvent *event)
+{
+    const unsigned offcore = ARRAY_SIZE(events);
+    const unsigned frontend = offcore + (unsigned)ARRAY_SIZE(offcore_events);
+    const unsigned end = frontend + (unsigned)ARRAY_SIZE(frontend_events);
+    uint64_t has = config->flavour->has;
+
+    if (has & HAS_P4) {
+        return netburst_next_event(next, event);
+    }
+    while (*next < end) {
+        unsigned i = (*next)++;
+
+        if (i < offcore && (events[i].has & has)) {
+            unsigned umask = events[i].umask;
+
+            *event = (PmuEvent) {
+                .name = events[i].name,
+                .event = events[i].event,
+                .umask = umask >= COUNTER(0) ? 0 : umask & 0xff,
+                .no_umask = umask == NO_UMASK || umask >= COUNTER(0),
+                .whole_umask = umask >= CODE(0),
+                .never = events[i].quantities == NEVER,
+            };
+            return true;
+        }
+        if (i >= offcore && i < frontend &&
+            (offcore_events[i - offcore].has & has)) {
+            *event = (PmuEvent) {
+                .name = "OFFCORE_RESPONSE",
+                .event = offcore_events[i - offcore].event,
+                .umask = offcore_events[i - offcore].umask,
+                .whole_umask = true,
+            };
+            return true;
+        }
+        if (i >= frontend && pmu_frontend_mask(config)) {
+            *event = (PmuEvent) {
+                .name = frontend_events[i - frontend].name,
+                .event = FRONTEND_EVENT,
+                .umask = FRONTEND_UMASK,
+                .whole_umask = true,
+                .frontend = frontend_events[i - frontend].code,
+            };
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The names of what counter @n counts, one behind the other; or "". */
+void pmu_name_event(const PmuState *s, const PmuConfig *config, unsigned n,
+                    char *name, size_t size)
+{
+    uint64_t sel = pmu_event_select(s, config, n);
+    unsigned umask, number = 0;
+    uint16_t rows[MAX_ROWS];
+    const char *single = pmu_offcore_of(config, sel) < PMU_NR_OFFCORE ?
+                         "OFFCORE_RESPONSE" :
+                         is_frontend(config, sel) ? "FRONTEND_RETIRED" : NULL;
+
+    name[0] = 0;
+    if (!pmu_find_event(s, config, n).add) {
+        return;
+    }
+    if (!single) {
+        number = find_rows(config, sel, n, rows, &umask);
+        single = number ? events[rows[0]].name : "MERGE";
+    }
+    snprintf(name, size, "%s", single);
+    for (unsigned i = 1; i < number; i++) {
+        size_t length = strlen(name);
+
+        snprintf(name + length, size - length, ", %s", events[rows[i]].name);
+    }
+}
+
+/*
+ * Tell of an event that is not counted, or bits of its unit mask, but of each
+ * code once only.
+ */
+static void report_unknown(PmuState *s, const PmuConfig *config, uint64_t sel,
+                           unsigned umask)
 {
     uint64_t bit = 1ull << SEL_EVENT(sel) % 64;
     uint64_t *reported = &s->reported[SEL_EVENT(sel) / 64];
@@ -121,8 +333,7 @@ static void report_unknown(PmuState *s, const PmuConfig *config, uint64_t sel)
     if ((sel & SEL_EN) && !(*reported & bit)) {
         *reported |= bit;
         s->has_unknown = true;
-        s->unknown = pmu_event_code(config, sel) |
-                     (uint32_t)SEL_UMASK(sel) << 16;
+        s->unknown = pmu_event_code(config, sel) | umask << 16;
     }
 }
 
@@ -190,10 +401,16 @@ static bool select_found(PmuCounter *counter, const PmuConfig *config,
 void pmu_select_event(PmuState *s, const PmuConfig *config, unsigned n)
 {
     uint64_t sel = pmu_event_select(s, config, n);
+    PmuFound found = pmu_find_event(s, config, n);
 
-    if (!select_found(&s->counter[n], config, pmu_find_event(s, config, n),
-                      SEL_CMASK(sel), sel & SEL_INV, sel & SEL_EDGE)) {
-        report_unknown(s, config, sel);
+    if (!select_found(&s->counter[n], config, found.add, SEL_CMASK(sel),
+                      sel & SEL_INV, sel & SEL_EDGE)) {
+        report_unknown(s, config, sel, SEL_UMASK(sel));
+        return;
+    }
+    s->counter[n].sub |= found.less;
+    if (found.unknown) {
+        report_unknown(s, config, sel, found.unknown);
     }
 }
 
@@ -211,8 +428,7 @@ void pmu_select_netburst(PmuState *s, const PmuConfig *config)
         if (select_found(counter, config, found, e.cmask, e.inv, e.edge)) {
             counter->sub |= e.sub;
         } else if (netburst_rows(nb, n)) {
-            report_unknown(s, config,
-                           SEL_EN | e.code | (e.mask & 0xff) << 8);
+            report_unknown(s, config, SEL_EN | e.code, e.mask & 0xff);
         }
     }
 }

@@ -354,6 +354,9 @@ PmuAccess pmu_wrmsr(PmuState *s, const PmuConfig *config, uint32_t msr,
         break;
     case REG_FRONTEND:
         s->frontend = val;
+        for (unsigned n = 0; n < config->counters; n++) {
+            pmu_select_event(s, config, n);
+        }
         break;
     case REG_FIXED_CTRL:
         s->fixed_ctr_ctrl = val;

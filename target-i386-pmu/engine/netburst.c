@@ -60,40 +60,48 @@ enum {
 static const struct {
     uint8_t escr, event;
     uint16_t bits;
+    const char *name;
     uint64_t add, sub;
 } events[] = {
-    { FSB, 0x13, 0x0001, B(CYCLES), 0 },        /* GLOBAL_POWER_EVENTS */
-    { FSB, 0x17, 0x003f, B(REF_CYCLES), 0 },    /* FSB_DATA_ACTIVITY */
-    { CRU0, 0x02, 0x0001, B(INSNS), 0 },        /* INSTR_RETIRED */
-    { CRU0, 0x02, 0x000e, 0, 0 },               /* tagged, or bogus */
-    { CRU0, 0x07, 0x0001, B(INSNS), 0 },        /* INSTR_COMPLETED */
-    { CRU0, 0x07, 0x0002, 0, 0 },
-    { CRU0, 0x01, 0x0001, B(INSNS), 0 },        /* UOPS_RETIRED */
-    { CRU0, 0x01, 0x0002, 0, 0 },
-    { CRU0, 0x03, 0x0001, PMU_MISPREDICTED, 0 },
-    { CRU2, 0x06, 0x0001, B(COND_NOT_TAKEN), B(MISP_COND_NOT_TAKEN) },
-    { CRU2, 0x06, 0x0002, B(MISP_COND_NOT_TAKEN), 0 },
-    { CRU2, 0x06, 0x0004, TAKEN, M_TAKEN },
-    { CRU2, 0x06, 0x0008, M_TAKEN, 0 },
-    { CRU2, 0x0c, 0x00ff, 0, 0 },               /* EXECUTION_EVENT: no tags */
-    { CRU2, REPLAY_EVENT, 0x0002, 0, 0 },       /* bogus */
-    { CRU2, FRONT_END_EVENT, 0x0002, 0, 0 },
-    { TBPU, 0x04, 0x0002, COND, 0 },            /* RETIRED_BRANCH_TYPE */
-    { TBPU, 0x04, 0x0004, CALLS, 0 },
-    { TBPU, 0x04, 0x0008, B(RET), 0 },
-    { TBPU, 0x04, 0x0010, INDIRECT | B(RET), 0 },
-    { TBPU, 0x05, 0x0002, M_COND, 0 },          /* and mispredicted */
-    { TBPU, 0x05, 0x0004, B(MISP_CALL_IND), 0 },
-    { TBPU, 0x05, 0x0008, B(MISP_RET), 0 },
-    { TBPU, 0x05, 0x0010, M_INDIRECT | B(MISP_RET), 0 },
-    { BSU, 0x0c, 0x0007, B(LOAD_L2), 0 },       /* BSQ_CACHE_REFERENCE */
-    { BSU, 0x0c, 0x0038, FROM_L3, 0 },
-    { BSU, 0x0c, 0x0100, NOT_L2, 0 },
-    { BSU, 0x0c, 0x0200, B(LOAD_DRAM), 0 },
-    { BSU, 0x0c, 0x0400, 0, 0 },                /* writebacks */
-    { PMH, 0x01, 0x0001, LOAD_PAGES | STORE_PAGES, 0 }, /* PAGE_WALK_TYPE */
-    { PMH, 0x01, 0x0002, CODE_PAGES, 0 },
-    { ITLB, 0x18, 0x0002, CODE_PAGES, 0 },      /* ITLB_REFERENCE */
+    { FSB, 0x13, 0x0001, "GLOBAL_POWER_EVENTS.RUNNING", B(CYCLES), 0 },
+    { FSB, 0x17, 0x003f, "FSB_DATA_ACTIVITY", B(REF_CYCLES), 0 },
+    { CRU0, 0x02, 0x0001, "INSTR_RETIRED.NBOGUSNTAG", B(INSNS), 0 },
+    { CRU0, 0x02, 0x000e, "INSTR_RETIRED.NBOGUSTAG_OR_BOGUS", 0, 0 },
+    { CRU0, 0x07, 0x0001, "INSTR_COMPLETED.NBOGUS", B(INSNS), 0 },
+    { CRU0, 0x07, 0x0002, "INSTR_COMPLETED.BOGUS", 0, 0 },
+    { CRU0, 0x01, 0x0001, "UOPS_RETIRED.NBOGUS", B(INSNS), 0 },
+    { CRU0, 0x01, 0x0002, "UOPS_RETIRED.BOGUS", 0, 0 },
+    { CRU0, 0x03, 0x0001, "MISPRED_BRANCH_RETIRED.NBOGUS",
+      PMU_MISPREDICTED, 0 },
+    { CRU2, 0x06, 0x0001, "BRANCH_RETIRED.MMNP",
+      B(COND_NOT_TAKEN), B(MISP_COND_NOT_TAKEN) },
+    { CRU2, 0x06, 0x0002, "BRANCH_RETIRED.MMNM", B(MISP_COND_NOT_TAKEN), 0 },
+    { CRU2, 0x06, 0x0004, "BRANCH_RETIRED.MMTP", TAKEN, M_TAKEN },
+    { CRU2, 0x06, 0x0008, "BRANCH_RETIRED.MMTM", M_TAKEN, 0 },
+    { CRU2, 0x0c, 0x00ff, "EXECUTION_EVENT", 0, 0 },
+    { CRU2, REPLAY_EVENT, 0x0002, "REPLAY_EVENT.BOGUS", 0, 0 },
+    { CRU2, FRONT_END_EVENT, 0x0002, "FRONT_END_EVENT.BOGUS", 0, 0 },
+    { TBPU, 0x04, 0x0002, "RETIRED_BRANCH_TYPE.CONDITIONAL", COND, 0 },
+    { TBPU, 0x04, 0x0004, "RETIRED_BRANCH_TYPE.CALL", CALLS, 0 },
+    { TBPU, 0x04, 0x0008, "RETIRED_BRANCH_TYPE.RETURN", B(RET), 0 },
+    { TBPU, 0x04, 0x0010, "RETIRED_BRANCH_TYPE.INDIRECT",
+      INDIRECT | B(RET), 0 },
+    { TBPU, 0x05, 0x0002, "RETIRED_MISPRED_BRANCH_TYPE.CONDITIONAL",
+      M_COND, 0 },
+    { TBPU, 0x05, 0x0004, "RETIRED_MISPRED_BRANCH_TYPE.CALL",
+      B(MISP_CALL_IND), 0 },
+    { TBPU, 0x05, 0x0008, "RETIRED_MISPRED_BRANCH_TYPE.RETURN",
+      B(MISP_RET), 0 },
+    { TBPU, 0x05, 0x0010, "RETIRED_MISPRED_BRANCH_TYPE.INDIRECT",
+      M_INDIRECT | B(MISP_RET), 0 },
+    { BSU, 0x0c, 0x0007, "BSQ_CACHE_REFERENCE.RD_2NDL_HIT", B(LOAD_L2), 0 },
+    { BSU, 0x0c, 0x0038, "BSQ_CACHE_REFERENCE.RD_3RDL_HIT", FROM_L3, 0 },
+    { BSU, 0x0c, 0x0100, "BSQ_CACHE_REFERENCE.RD_2NDL_MISS", NOT_L2, 0 },
+    { BSU, 0x0c, 0x0200, "BSQ_CACHE_REFERENCE.RD_3RDL_MISS", B(LOAD_DRAM), 0 },
+    { BSU, 0x0c, 0x0400, "BSQ_CACHE_REFERENCE.WR_2NDL_MISS", 0, 0 },
+    { PMH, 0x01, 0x0001, "PAGE_WALK_TYPE.DTMISS", LOAD_PAGES | STORE_PAGES, 0 },
+    { PMH, 0x01, 0x0002, "PAGE_WALK_TYPE.ITMISS", CODE_PAGES, 0 },
+    { ITLB, 0x18, 0x0002, "ITLB_REFERENCE.MISS", CODE_PAGES, 0 },
 };
 
 #define ARRAY_SIZE(a)   (sizeof(a) / sizeof((a)[0]))
@@ -188,6 +196,7 @@ NetburstEvent netburst_event(const NetburstState *s, unsigned n)
         if (events[i].escr == pair && events[i].event == event &&
             (events[i].bits & e.mask)) {
             e.known = true;
+            e.name = events[i].name;
             e.add |= events[i].add;
             e.sub |= events[i].sub;
         }
@@ -195,16 +204,33 @@ NetburstEvent netburst_event(const NetburstState *s, unsigned n)
     if (pair == CRU2 && (e.mask & 1) &&
         (event == REPLAY_EVENT || event == FRONT_END_EVENT)) {
         e.known = true;
+        e.name = event == REPLAY_EVENT ? "REPLAY_EVENT" : "FRONT_END_EVENT";
         e.add |= event == REPLAY_EVENT ? replayed(s) : front_end(s);
     }
     if (is_always(cccr)) {
         e.known = true;
+        e.name = "clocks";
         e.add = B(CYCLES);
         e.sub = 0;
         e.cmask = 0;
         e.inv = false;
     }
     return e;
+}
+
+bool netburst_next_event(unsigned *next, PmuEvent *event)
+{
+    if (*next >= ARRAY_SIZE(events)) {
+        return false;
+    }
+    *event = (PmuEvent) {
+        .name = events[*next].name,
+        .event = events[*next].event,
+        .umask = events[*next].bits,
+        .never = !events[*next].add,
+    };
+    ++*next;
+    return true;
 }
 
 uint8_t netburst_rows(const NetburstState *s, unsigned n)

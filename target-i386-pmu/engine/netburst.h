@@ -31,6 +31,7 @@ typedef struct NetburstState {
 /* What a counter counts, as a PERFEVTSEL has it. */
 typedef struct NetburstEvent {
     bool known;
+    const char *name;       /* of the last one of the bits that are set */
     uint64_t add, sub;      /* quantities; neither: it never happens */
     uint32_t cmask;
     bool inv, edge;
@@ -39,6 +40,9 @@ typedef struct NetburstEvent {
 } NetburstEvent;
 
 NetburstEvent netburst_event(const NetburstState *s, unsigned n);
+
+/* As pmu_next_event() */
+bool netburst_next_event(unsigned *next, PmuEvent *event);
 
 /*
  * The rows of RetireRow that counter @n is enabled for.  Whether somebody waits

@@ -3,6 +3,8 @@
 
 #include "pmu-internal.h"
 
+#define ANY_UMASK   0x100
+
 /*
  * The events that PEBS has on processors where not all are precise; on others,
  * the counter is as without it.  They are precise in Linux' pebs_constraints[]
@@ -15,14 +17,14 @@ static const struct {
 } precise_events[] = {
     { 0xc0, 0x00, HAS_CORE2 },
     { 0xc5, 0x00, HAS_CORE2 },
-    { 0xcb, NO_UMASK, HAS_CORE2 | NEHALEMS },
-    { 0x0b, NO_UMASK, NEHALEMS },
+    { 0xcb, ANY_UMASK, HAS_CORE2 | NEHALEMS },
+    { 0x0b, ANY_UMASK, NEHALEMS },
     { 0x0c, 0x01, NEHALEMS },
-    { 0xc0, NO_UMASK, NEHALEMS },
-    { 0xc2, NO_UMASK, NEHALEMS },
-    { 0xc4, NO_UMASK, NEHALEMS },
+    { 0xc0, ANY_UMASK, NEHALEMS },
+    { 0xc2, ANY_UMASK, NEHALEMS },
+    { 0xc4, ANY_UMASK, NEHALEMS },
     { 0xc5, 0x02, HAS_NHM },
-    { 0xc5, NO_UMASK, HAS_WSM },
+    { 0xc5, ANY_UMASK, HAS_WSM },
     { 0xc8, 0x20, NEHALEMS },
 };
 
@@ -71,12 +73,12 @@ static const struct {
     { 0xd0, 0x05, HAS_CMT, PMU_DATA_LATENCY },
     { 0xd0, 0x06, HAS_CMT, PMU_DATA_STORE_LATENCY },
     { 0xc2, 0x01, HAS_HSW | HAS_BDW, PMU_DATA_SOURCE },
-    { 0xd0, NO_UMASK, SINCE_HSW, PMU_DATA_SOURCE },
-    { 0xd1, NO_UMASK, SINCE_HSW, PMU_DATA_SOURCE },
-    { 0xd2, NO_UMASK, SINCE_HSW, PMU_DATA_SOURCE },
-    { 0xd3, NO_UMASK, SINCE_HSW, PMU_DATA_SOURCE },
-    { 0xd0, NO_UMASK, GLM_TO_CMT, PMU_DATA_ADDRESS },
-    { 0xd1, NO_UMASK, HAS_GLM | HAS_TNT, PMU_DATA_ADDRESS },
+    { 0xd0, ANY_UMASK, SINCE_HSW, PMU_DATA_SOURCE },
+    { 0xd1, ANY_UMASK, SINCE_HSW, PMU_DATA_SOURCE },
+    { 0xd2, ANY_UMASK, SINCE_HSW, PMU_DATA_SOURCE },
+    { 0xd3, ANY_UMASK, SINCE_HSW, PMU_DATA_SOURCE },
+    { 0xd0, ANY_UMASK, GLM_TO_CMT, PMU_DATA_ADDRESS },
+    { 0xd1, ANY_UMASK, HAS_GLM | HAS_TNT, PMU_DATA_ADDRESS },
     { 0x04, 0x02, HAS_KNL, PMU_DATA_ADDRESS },
     { 0x04, 0x04, HAS_KNL, PMU_DATA_ADDRESS },
     { 0x04, 0x08, HAS_KNL, PMU_DATA_ADDRESS },
@@ -92,7 +94,7 @@ bool pmu_is_precise(const PmuState *s, const PmuConfig *config, unsigned n)
     for (unsigned i = 0; i < ARRAY_SIZE(precise_events); i++) {
         if (precise_events[i].event == SEL_EVENT(s->evtsel[n]) &&
             (precise_events[i].has & config->flavour->has) &&
-            (precise_events[i].umask == NO_UMASK ||
+            (precise_events[i].umask == ANY_UMASK ||
              precise_events[i].umask == SEL_UMASK(s->evtsel[n]))) {
             return true;
         }
@@ -130,7 +132,7 @@ PmuData pmu_pebs_data(const PmuState *s, const PmuConfig *config, unsigned n)
     }
     for (unsigned i = 0; i < ARRAY_SIZE(data_events); i++) {
         if (data_events[i].event == SEL_EVENT(sel) &&
-            (data_events[i].umask == NO_UMASK ||
+            (data_events[i].umask == ANY_UMASK ||
              data_events[i].umask == SEL_UMASK(sel)) &&
             (data_events[i].has & config->flavour->has)) {
             return data_events[i].data;
@@ -141,7 +143,7 @@ PmuData pmu_pebs_data(const PmuState *s, const PmuConfig *config, unsigned n)
 
 PmuSources pmu_pebs_sources(const PmuConfig *config)
 {
-    uint32_t has = config->flavour->has;
+    uint64_t has = config->flavour->has;
 
     return has & NEHALEMS ? PMU_SOURCES_NHM :
            has & SINCE_SKL ? PMU_SOURCES_SKL :

@@ -87,6 +87,8 @@ enum {
 };
 
 #define HAS_KNL     (1u << 31)  /* what it has besides Silvermont's */
+#define HAS_ZEN3    (1ull << 32)
+#define HAS_ZEN5    (1ull << 33)
 
 #define SINCE_ICL   (HAS_ICL | HAS_GLC)
 #define SINCE_SKL   (HAS_SKL | SINCE_ICL)
@@ -105,14 +107,17 @@ enum {
 #define LLC_IS_L2   (HAS_CORE_DUO | HAS_CORE2 | HAS_BNL | SLM_GLM)
 #define ARCH        (HAS_ARCH | LLC_IS_L2 | TNT_CMT | SINCE_NHM | HAS_ZX)
 #define OLD_AMD     (HAS_K7 | HAS_15H)
-#define HAS_17H     (HAS_ZEN1 | HAS_ZEN2 | HAS_ZEN4)
+#define SINCE_ZEN4  (HAS_ZEN4 | HAS_ZEN5)
+#define SINCE_ZEN3  (HAS_ZEN3 | SINCE_ZEN4)
+#define SINCE_ZEN2  (HAS_ZEN2 | SINCE_ZEN3)
+#define HAS_17H     (HAS_ZEN1 | SINCE_ZEN2)
 #define AMD         (OLD_AMD | HAS_17H)
 #define P5_AND_MX   (HAS_P5 | HAS_6X86MX)
 #define P5_LIKE     (P5_AND_MX | HAS_WINCHIP2)
 
 struct PmuFlavour {
     const char *name;
-    uint32_t has;           /* HAS_* */
+    uint64_t has;           /* HAS_* */
     uint8_t version;        /* the highest one; 0: not architectural */
     uint8_t counters;
     uint8_t width;          /* of a counter */
@@ -123,16 +128,24 @@ struct PmuFlavour {
 #define CORE_EXT    1       /* PerfCtrExtCore */
 #define V2          2       /* PerfMonV2 */
 
-#define NO_UMASK    0x100   /* the event has none, and ignores it */
-#define COUNTER(n)  (0x200 | (n))   /* so it has, and is this counter's only */
+/* What a row has for a unit mask, besides bits of it */
+#define NO_UMASK    0       /* the event has none, and ignores it */
+#define CODE(umask) (0x100u | (umask))  /* it has to be this */
+#define COUNTER(n)  (0x200u | (n))  /* none, and it is this counter's only */
+#define MAX_ROWS    16      /* of an event on a processor */
 
 /* For the tables only */
 #define STALLED     (1ull << 63)     /* clocks in which no instruction ends */
 #define EDGES       (1ull << 62)    /* beside what they begin: its clocks */
+#define HITS        (1ull << 61)    /* of fetches or branches, less misses */
 #define NEVER       B(MISP_JMP)     /* what is known not to happen here */
 
 /* Zen's odd counters have the upper 16 bits of the even ones before them. */
 #define EVENT_MERGE         0xfff
+
+/* FRONTEND_RETIRED, which MSR_PEBS_FRONTEND is for */
+#define FRONTEND_EVENT      0xc6
+#define FRONTEND_UMASK      0x01
 
 #define ARRAY_SIZE(a)   (sizeof(a) / sizeof((a)[0]))
 #define MIN(a, b)       ((a) < (b) ? (a) : (b))
@@ -189,7 +202,19 @@ bool pmu_is_sampled(const PmuState *s, const PmuConfig *config, unsigned n,
                     const PmuCounter *counter);
 /* events.c */
 unsigned pmu_offcore_of(const PmuConfig *config, uint64_t sel);
-uint64_t pmu_find_event(const PmuState *s, const PmuConfig *config, unsigned n);
+/*
+ * What counter @n's event select asks for: the quantities in @add, 0 if it is
+ * not known, less those in @less; and the bits of the unit mask that nobody
+ * knows, if there are others that are.
+ */
+typedef struct PmuFound {
+    uint64_t add, less;
+    uint8_t unknown;
+} PmuFound;
+
+PmuFound pmu_find_event(const PmuState *s, const PmuConfig *config, unsigned n);
+void pmu_name_event(const PmuState *s, const PmuConfig *config, unsigned n,
+                    char *name, size_t size);
 void pmu_select_event(PmuState *s, const PmuConfig *config, unsigned n);
 void pmu_select_netburst(PmuState *s, const PmuConfig *config);
 /* counters.c */

@@ -532,14 +532,15 @@ static inline unsigned pmu_of_status_bit(uint64_t bits)
 
 /*
  * Whether an event was selected, and enabled, that this PMU does not count: it
- * counts 0.  Each is told of once.  *@event has the event code in bits 11:0 and
- * the unit mask in bits 23:16.
+ * counts 0, or what other bits of its unit mask name.  Each is told of once.
+ * *@event has the event code in bits 11:0 and those bits of the unit mask that
+ * do not count in bits 23:16.
  */
 bool pmu_take_unknown(PmuState *s, uint32_t *event);
 
 /* How a counter is set up, for people. */
 typedef struct PmuSetting {
-    const char *event;      /* what it is about; NULL: nothing known */
+    char event[192];        /* its manual's names; "": nothing known */
     bool os, usr;           /* as its control register has them */
     bool interrupts;        /* so is this */
     bool enabled;           /* nothing but OS, USR and the event can stop it */
@@ -551,6 +552,27 @@ typedef struct PmuSetting {
  */
 bool pmu_setting(const PmuState *s, const PmuConfig *config, unsigned n,
                  PmuSetting *setting);
+
+/* An event that is counted, for people: what selects it, and its name. */
+typedef struct PmuEvent {
+    const char *name;
+    uint16_t event;         /* P4's: of the ESCR */
+    uint16_t umask;         /* bits, of which a select has to have all */
+    bool no_umask;          /* there is none, */
+    bool whole_umask;       /* or it has to be this */
+    bool never;             /* known, but there are none here */
+    uint32_t frontend;      /* what MSR_PEBS_FRONTEND has to have, or 0 */
+} PmuEvent;
+
+/*
+ * One event of this processor's after the other: *@next is 0 for the first one.
+ * False behind the last one.
+ */
+bool pmu_next_event(const PmuConfig *config, unsigned *next, PmuEvent *event);
+
+/* In the same way, names of Linux' for one event select; NULL is the end. */
+const char *pmu_next_linux_event(const PmuConfig *config, unsigned *next,
+                                 uint64_t *select);
 
 /*
  * Take over registers from outside, of which the fields down to @clocks, and

@@ -77,11 +77,12 @@ static const PmuFlavour flavours[PERFMON_NR_CORES] = {
     [CORE_K7] = { "K7", HAS_K7, 0, 4, 48, 0, 0 },
     [CORE_15H] = { "Family 15h", HAS_15H, 0, 6, 48, 0, CORE_EXT },
     [CORE_ZEN1] = { "Family 17h", HAS_ZEN1, 0, 6, 48, 0, CORE_EXT },
-    [CORE_ZEN2 ... CORE_ZEN3] = { "Family 17h", HAS_ZEN2, 0, 6, 48, 0,
-        CORE_EXT },
+    [CORE_ZEN2] = { "Family 17h", HAS_ZEN2, 0, 6, 48, 0, CORE_EXT },
+    [CORE_ZEN3] = { "Family 17h", HAS_ZEN3, 0, 6, 48, 0, CORE_EXT },
     [CORE_HYGON] = { "Family 18h", HAS_ZEN1 | HAS_HYGON, 0, 6, 48, 0,
         CORE_EXT },
     [CORE_ZEN4] = { "PerfMonV2", HAS_ZEN4, 0, 6, 48, 0, CORE_EXT | V2 },
+    [CORE_ZEN5] = { "PerfMonV2", HAS_ZEN5, 0, 6, 48, 0, CORE_EXT | V2 },
     [CORE_ZX] = { "Zhaoxin", HAS_ZX, 2, 4, 48, 0, 0 },
 };
 
@@ -232,7 +233,7 @@ bool pmu_has_adaptive(const PmuConfig *config)
 /* The counters that PEBS is for: SDM, and Linux' pebs_constraints[] */
 uint64_t pmu_pebs_mask(const PmuConfig *config)
 {
-    uint32_t has = config->flavour->has;
+    uint64_t has = config->flavour->has;
 
     if (!pmu_has_pebs(config)) {
         return 0;
@@ -258,7 +259,7 @@ bool pmu_has_load_latency(const PmuConfig *config)
  */
 uint64_t pmu_frontend_mask(const PmuConfig *config)
 {
-    uint32_t has = config->flavour->has;
+    uint64_t has = config->flavour->has;
 
     return !pmu_has_pebs(config) || !(has & SINCE_SKL) ? 0 :
            has & HAS_GLC ? 0x7fff1f : 0x7fff17;
@@ -267,7 +268,7 @@ uint64_t pmu_frontend_mask(const PmuConfig *config)
 /* IA32_PEBS_ENABLE: also edk2's headers, up to Goldmont Plus */
 uint64_t pmu_pebs_enable_mask(const PmuConfig *config)
 {
-    uint32_t has = config->flavour->has;
+    uint64_t has = config->flavour->has;
     uint64_t mask = pmu_pebs_mask(config);
 
     if (pmu_has_load_latency(config) && (has & NHM_TO_SKL)) {
@@ -341,7 +342,7 @@ uint64_t pmu_debugctl_mask(const PmuConfig *config)
 /* How many masks of offcore responses there are */
 unsigned pmu_offcore_masks(const PmuConfig *config)
 {
-    uint32_t has = config->flavour->has;
+    uint64_t has = config->flavour->has;
 
     return has & HAS_NHM ? 1 :
            has & (SINCE_NHM | SLM_GLM | TNT_CMT) ? PMU_NR_OFFCORE : 0;

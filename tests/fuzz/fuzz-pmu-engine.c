@@ -387,7 +387,13 @@ static void load_state(void)
 /* What people are told of the counters */
 static void check_settings(void)
 {
+    unsigned next = eager.value[0] % 1024, next_linux = next % 128;
     PmuSetting setting;
+    PmuEvent event;
+    uint64_t select;
+
+    pmu_next_event(&config, &next, &event);
+    pmu_next_linux_event(&config, &next_linux, &select);
 
     for (unsigned n = 0; n < PMU_NR_COUNTERS; n++) {
         bool there = pmu_setting(&eager, &config, n, &setting);

@@ -1476,7 +1476,7 @@ static void test_netburst(void)
     hmp = qtest_hmp(g.qts, "info pmu");
     g_assert_nonnull(strstr(hmp, "general 12: 00fedcba9876 select "
                             "0000000084039000 enabled os usr interrupt: "
-                            "instructions"));
+                            "INSTR_RETIRED.NBOGUSNTAG"));
     g_free(hmp);
     guest_save(&g);
     g_assert_true(g_file_get_contents(g.stream, &after, &size[1], NULL));
@@ -1642,7 +1642,8 @@ static void check_monitor(Guest *g, unsigned index)
     counters = qdict_get_qlist(cpu, "counters");
     counter = get_dict(counters, 0);
     g_assert_cmphex(qdict_get_int(counter, "select"), ==, EVTSEL);
-    g_assert_cmpstr(qdict_get_str(counter, "event"), ==, "instructions");
+    g_assert_cmpstr(qdict_get_str(counter, "event"), ==,
+                    "INST_RETIRED.ANY_P");
     g_assert_true(qdict_get_bool(counter, "os"));
     g_assert_false(qdict_get_bool(counter, "usr"));
     g_assert_true(qdict_get_bool(counter, "interrupt"));
@@ -1650,10 +1651,10 @@ static void check_monitor(Guest *g, unsigned index)
     g_assert_false(qdict_get_bool(get_dict(counters, 1), "enabled"));
     general = g_strdup_printf("  general 0: %012" PRIx64 " select "
                               "00000000005200c0 enabled os interrupt: "
-                              "instructions\r\n", value(cpu, 0));
+                              "INST_RETIRED.ANY_P\r\n", value(cpu, 0));
     g_assert_nonnull(strstr(info, general));
     fixed = g_strdup_printf("  fixed 0: %012" PRIx64 " enabled os: "
-                            "instructions\r\n", value(cpu, 4));
+                            "INST_RETIRED.ANY\r\n", value(cpu, 4));
     g_assert_nonnull(strstr(info, fixed));
     qobject_unref(rsp);
 }
@@ -1675,6 +1676,42 @@ static void test_monitor(void)
     }
     g_assert_cmpint(exact, >, 20);
     guest_cleanup(&g);
+}
+
+/* The events by name, which QMP has as well */
+static void test_events(void)
+{
+    static const struct {
+        const char *cpu, *lines[4];
+    } tests[] = {
+        { SKYLAKE ",pmu=on",
+          { "c4/20    BR_INST_RETIRED.NEAR_TAKEN\r\n",
+            "d1/40    MEM_LOAD_RETIRED.FB_HIT (never)\r\n",
+            "c6/01=   FRONTEND_RETIRED.L1I_MISS with 3f7h 12\r\n",
+            "0151     L1-dcache-load-misses\r\n" } },
+        { "EPYC,pmu=on",
+          { "c2       ex_ret_brn\r\n", "64/08    l2_cache_req_stat.ls_rd",
+            "1d0       ex_ret_fused_instr (never)\r\n",
+            "00c3     branch-misses, branch-load-misses\r\n" } },
+        { "kvm32,pmu=on", { "GLOBAL_POWER_EVENTS.RUNNING\r\n" } },
+        { "max", { "No CPU has performance counters under TCG\r\n" } },
+    };
+
+    for (int i = 0; i < G_N_ELEMENTS(tests); i++) {
+        QTestState *qts = qtest_initf("-machine pc -accel tcg -S -cpu %s",
+                                      tests[i].cpu);
+        g_autofree char *text = qtest_hmp(qts, "info pmu-events");
+        QDict *rsp = qtest_qmp(qts, "{ 'execute': 'x-query-pmu-events' }");
+
+        g_assert_cmpint(qdict_haskey(rsp, "return"), ==,
+                        !strstr(text, "No CPU"));
+        qobject_unref(rsp);
+        for (int j = 0; j < 4 && tests[i].lines[j]; j++) {
+            g_test_message("%s", tests[i].lines[j]);
+            g_assert_nonnull(strstr(text, tests[i].lines[j]));
+        }
+        qtest_quit(qts);
+    }
 }
 
 /* Counters of @event and of all branches, beside those of instructions */
@@ -2526,6 +2563,7 @@ int main(int argc, char **argv)
     qtest_add_func("/pmu/reset", test_reset);
     qtest_add_func("/pmu/hotplug", test_hotplug);
     qtest_add_func("/pmu/monitor", test_monitor);
+    qtest_add_func("/pmu/events", test_events);
     qtest_add_func("/pmu/monitor/branches", test_branches);
     for (int i = 0; i < G_N_ELEMENTS(branch_tests); i++) {
         const BranchTest *t = &branch_tests[i];

@@ -111,7 +111,7 @@ static bool is_modelled(const PmuFlavour *flavour, PmuVendor vendor,
                         PERFEVTSEL0 : K7_EVTSEL0, code | RUN) == PMU_MSR_OK;
     }
     return ok && pmu_setting(&s, &config, counter, &setting) &&
-           setting.event && (s.counter[counter].add || may_be_none);
+           *setting.event && (s.counter[counter].add || may_be_none);
 }
 
 static void complain(const char *code, unsigned processor, unsigned model,
@@ -187,10 +187,103 @@ static void test_named(void)
     }
 }
 
+/* The engine's names are those of the codes. */
+static bool is_listed(const PmuFlavour *flavour, unsigned event)
+{
+    const char *names;
+    PmuConfig config;
+    unsigned next = 0;
+    uint64_t select;
+
+    pmu_config_init(&config, flavour);
+    while ((names = pmu_next_linux_event(&config, &next, &select))) {
+        g_auto(GStrv) words = g_strsplit(names, ", ", 0);
+
+        if (select == linux_events[event].code &&
+            g_strv_contains((const char *const *)words,
+                            linux_events[event].name)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void test_names(void)
+{
+    unsigned listed = 0;
+
+    for (unsigned p = 0; p < G_N_ELEMENTS(linux_processors); p++) {
+        for (unsigned e = 0; e < G_N_ELEMENTS(linux_events); e++) {
+            const char *name = linux_events[e].name;
+            const PmuFlavour *flavour =
+                pmu_flavour(linux_processors[p].vendor,
+                            linux_processors[p].family,
+                            linux_processors[p].first_model);
+
+            if (!flavour ||
+                !(linux_events[e].groups & linux_processors[p].group) ||
+                linux_events[e].offcore || linux_events[e].code == REF_CYCLES ||
+                strstr(name, "prefetch")) {
+                continue;
+            }
+            if (!is_listed(flavour, e)) {
+                g_autofree char *code = code_of(e);
+
+                complain(code, p, linux_processors[p].first_model, flavour,
+                         "is not in linux_events[]");
+            }
+            listed++;
+        }
+    }
+    g_assert_cmpint(listed, >, 500);
+}
+
+/* Whether Linux has event @e on a processor of @flavour. */
+static bool is_linuxes(const PmuFlavour *flavour, unsigned e)
+{
+    for (unsigned p = 0; p < G_N_ELEMENTS(linux_processors); p++) {
+        if ((linux_events[e].groups & linux_processors[p].group) &&
+            pmu_flavour(linux_processors[p].vendor, linux_processors[p].family,
+                        linux_processors[p].first_model) == flavour) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* And no other code has them. */
+static void test_no_other_names(void)
+{
+    for (unsigned p = 0; p < G_N_ELEMENTS(linux_processors); p++) {
+        const PmuFlavour *flavour =
+            pmu_flavour(linux_processors[p].vendor, linux_processors[p].family,
+                        linux_processors[p].first_model);
+        unsigned next = 0;
+        PmuConfig config;
+        uint64_t select;
+
+        if (!flavour) {
+            continue;
+        }
+        pmu_config_init(&config, flavour);
+        while (pmu_next_linux_event(&config, &next, &select)) {
+            bool found = false;
+
+            for (unsigned e = 0; e < G_N_ELEMENTS(linux_events); e++) {
+                found |= linux_events[e].code == select &&
+                         is_linuxes(flavour, e);
+            }
+            g_assert_true(found);
+        }
+    }
+}
+
 int main(int argc, char *argv[])
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/pmu/linux/events", test_events);
     g_test_add_func("/pmu/linux/named", test_named);
+    g_test_add_func("/pmu/linux/names", test_names);
+    g_test_add_func("/pmu/linux/no-other-names", test_no_other_names);
     return g_test_run();
 }
