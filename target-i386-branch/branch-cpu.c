@@ -115,10 +115,9 @@ static uint64_t misc_enable(X86CPU *cpu, uint64_t val)
 
 static void last_branches(X86CPU *cpu, PerfmonBranch *last, unsigned n)
 {
-    for (unsigned i = 0; i < n &&
-         branch_entry(&cpu->branch, &cpu->branch_config, &cpu->branch_ring, i,
-                      &last[i]); i++) {
-        continue;
+    for (unsigned i = 0; i < n; i++) {
+        branch_entry(&cpu->branch, &cpu->branch_config, &cpu->branch_ring, i,
+                     &last[i]);
     }
 }
 

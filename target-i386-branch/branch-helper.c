@@ -270,35 +270,33 @@ static bool lbr_is_virtual(CPUX86State *env)
 }
 
 /* The five registers, in a VMCB or what is like one */
+QEMU_BUILD_BUG_ON(offsetof(struct vmcb, save.last_excp_to) + 8 -
+                  offsetof(struct vmcb, save.dbgctl) != sizeof(BranchSvm));
+
 static void svm_save(CPUX86State *env, uint64_t vmcb)
 {
-    CPUState *cs = env_cpu(env);
     X86CPU *cpu = env_archcpu(env);
     BranchSvm s;
+    const uint64_t *word = &s.debugctl;
 
     branch_svm_save(&cpu->branch, &cpu->branch_config, &cpu->branch_ring, &s);
-    x86_stq_phys(cs, vmcb + offsetof(struct vmcb, save.dbgctl),
-                 s.debugctl | *cpu->perfmon.debugctl);
-    x86_stq_phys(cs, vmcb + offsetof(struct vmcb, save.br_from), s.br_from);
-    x86_stq_phys(cs, vmcb + offsetof(struct vmcb, save.br_to), s.br_to);
-    x86_stq_phys(cs, vmcb + offsetof(struct vmcb, save.last_excp_from),
-                 s.last_excp_from);
-    x86_stq_phys(cs, vmcb + offsetof(struct vmcb, save.last_excp_to),
-                 s.last_excp_to);
+    s.debugctl |= *cpu->perfmon.debugctl;
+    vmcb += offsetof(struct vmcb, save.dbgctl);
+    for (int i = 0; i < sizeof(s); i += 8) {
+        x86_stq_phys(env_cpu(env), vmcb + i, *word++);
+    }
 }
 
 static void svm_load(CPUX86State *env, uint64_t vmcb)
 {
-    CPUState *cs = env_cpu(env);
     X86CPU *cpu = env_archcpu(env);
-    BranchSvm s = {
-        x86_ldq_phys(cs, vmcb + offsetof(struct vmcb, save.dbgctl)),
-        x86_ldq_phys(cs, vmcb + offsetof(struct vmcb, save.br_from)),
-        x86_ldq_phys(cs, vmcb + offsetof(struct vmcb, save.br_to)),
-        x86_ldq_phys(cs, vmcb + offsetof(struct vmcb, save.last_excp_from)),
-        x86_ldq_phys(cs, vmcb + offsetof(struct vmcb, save.last_excp_to)),
-    };
+    BranchSvm s;
+    uint64_t *word = &s.debugctl;
 
+    vmcb += offsetof(struct vmcb, save.dbgctl);
+    for (int i = 0; i < sizeof(s); i += 8) {
+        *word++ = x86_ldq_phys(env_cpu(env), vmcb + i);
+    }
     branch_svm_load(&cpu->branch, &cpu->branch_config, &cpu->branch_ring, &s);
     *cpu->perfmon.debugctl = s.debugctl & cpu->perfmon.debugctl_mask;
     cpu->branch_used = true;

@@ -69,21 +69,6 @@ static void take_sample(CPUX86State *env, const RetireStory *story,
     }
 }
 
-/* Registers of 64 bits, in @own where the target has others */
-static const uint64_t *gpr(CPUX86State *env, uint64_t own[16])
-{
-#ifdef TARGET_X86_64
-    QEMU_BUILD_BUG_ON(CPU_NB_REGS != 16);
-    return env->regs;
-#else
-    memset(own, 0, 16 * sizeof(*own));
-    for (int i = 0; i < CPU_NB_REGS; i++) {
-        own[i] = env->regs[i];
-    }
-    return own;
-#endif
-}
-
 static void take_xmm(CPUX86State *env, PebsSample *sample)
 {
     for (int i = 0; i < ARRAY_SIZE(sample->xmm); i++) {
@@ -121,7 +106,10 @@ void pebs_cpu_store(CPUX86State *env, const RetireStory *story, uint64_t due)
     DsSpace space = ds_space(env);
 
     take_sample(env, story, &sample);
-    sample.gpr = gpr(env, own);
+    for (int i = 0; i < ARRAY_SIZE(own); i++) {
+        own[i] = i < CPU_NB_REGS ? env->regs[i] : 0;
+    }
+    sample.gpr = own;
     for (; due; due &= due - 1) {
         unsigned n = pmu_of_status_bit(due);
         uint64_t more = pmu_pebs_groups(s, &cpu->pmu_config, n) & ~groups;

@@ -85,21 +85,11 @@ static bool same_for_all(const PmuConfig *config, Error **errp)
                                "with them", errp);
 }
 
-/* What others may look at, or set */
-static void share(PerfmonState *s, const PmuConfig *config, PmuState *pmu)
-{
-    s->debugctl = &pmu->debugctl;
-    s->global_status = &pmu->global_status;
-    s->pebs_armed = &pmu->pebs_armed;
-    s->pmi = &pmu->pmi;
-    s->version = config->version;
-    s->debugctl_mask = pmu_debugctl_mask(config);
-}
-
 static bool pmu_realize(X86CPU *cpu, Error **errp)
 {
     CPUX86State *env = &cpu->env;
     PmuConfig *config = &cpu->pmu_config;
+    PerfmonState *shared = &cpu->perfmon;
     unsigned family;
     PmuRange bad;
 
@@ -164,7 +154,13 @@ static bool pmu_realize(X86CPU *cpu, Error **errp)
         }
         config->netburst = g_new0(NetburstState, 1);
     }
-    share(&cpu->perfmon, config, &cpu->pmu);
+    /* What others may look at, or set */
+    shared->debugctl = &cpu->pmu.debugctl;
+    shared->global_status = &cpu->pmu.global_status;
+    shared->pebs_armed = &cpu->pmu.pebs_armed;
+    shared->pmi = &cpu->pmu.pmi;
+    shared->version = config->version;
+    shared->debugctl_mask = pmu_debugctl_mask(config);
     cpu->retire_config.caches_of_cpuid = true;
     /* CPUID has K8's. */
     cpu->retire_config.family_15h = is_amd(cpu, &family) && family == 0x15;

@@ -30,13 +30,11 @@ static PmuState *pmu_state(CPUX86State *env)
 static RetireWants pmu_retire_wants(CPUX86State *env, RetireRow row)
 {
     PmuState *s = pmu_state(env);
-    RetireWants wants;
 
     pmu_set_svm(s, &env_archcpu(env)->pmu_config, env->efer & MSR_EFER_SVME,
                 env->hflags & HF_GUEST_MASK);
-    wants = pmu_wants(s, row);
     /* It may be a PMI of BTS that pmu_retire_sync() takes. */
-    return wants ?: env_archcpu(env)->perfmon.bts_interrupts ?
+    return pmu_wants(s, row) ?: env_archcpu(env)->perfmon.bts_interrupts ?
            RETIRE_WANT_COUNT : 0;
 }
 

@@ -117,96 +117,86 @@ static uint32_t op_count_mask(const IbsConfig *config)
     return config->caps & IBS_CAP_OP_CNT_EXT ? 0x7ffffff : 0xfffff;
 }
 
-/* What of the capability word brings a register. */
+/*
+ * What of the capability word brings a register, and its bits that are stored:
+ * counters are elsewhere.
+ */
+static const struct {
+    uint32_t needs;
+    uint64_t mask;
+} registers[IBS_NR_REGISTERS] = {
+    [IBS_FETCH_CTL] = { IBS_CAP_FETCH, 0x03ffffff0000ffffull },
+    [IBS_FETCH_LIN_AD] = { IBS_CAP_FETCH, UINT64_MAX },
+    [IBS_FETCH_PHYS_AD] = { IBS_CAP_FETCH, PHYSICAL },
+    [IBS_OP_CTL] = { IBS_CAP_OP, 0xffff | IBS_OP_EN | IBS_OP_VAL },
+    [IBS_OP_RIP] = { IBS_CAP_OP, UINT64_MAX },
+    [IBS_OP_DATA] = { IBS_CAP_OP, 0x3cffffffffull },
+    [IBS_OP_DATA2] = { IBS_CAP_OP, 0x17 },
+    [IBS_OP_DATA3] = { IBS_CAP_OP, 0xffff000fffffull },
+    [IBS_DC_LIN_AD] = { IBS_CAP_OP, UINT64_MAX },
+    [IBS_DC_PHYS_AD] = { IBS_CAP_OP, PHYSICAL },
+    [IBS_CONTROL] = { UINT32_MAX, 0 },
+    [IBS_BR_TARGET] = { IBS_CAP_BRN_TRGT, UINT64_MAX },
+    [IBS_FETCH_CTL_EXT] = { IBS_CAP_FETCH_CTL_EXTD, 0xffff },
+    [IBS_OP_DATA4] = { IBS_CAP_OP_DATA4, 1 },
+};
+
 static bool has_register(const IbsConfig *config, unsigned reg)
 {
-    static const uint32_t needs[IBS_NR_REGISTERS] = {
-        [IBS_FETCH_CTL] = IBS_CAP_FETCH,
-        [IBS_FETCH_LIN_AD] = IBS_CAP_FETCH,
-        [IBS_FETCH_PHYS_AD] = IBS_CAP_FETCH,
-        [IBS_OP_CTL] = IBS_CAP_OP,
-        [IBS_OP_RIP] = IBS_CAP_OP,
-        [IBS_OP_DATA] = IBS_CAP_OP,
-        [IBS_OP_DATA2] = IBS_CAP_OP,
-        [IBS_OP_DATA3] = IBS_CAP_OP,
-        [IBS_DC_LIN_AD] = IBS_CAP_OP,
-        [IBS_DC_PHYS_AD] = IBS_CAP_OP,
-        [IBS_CONTROL] = UINT32_MAX,
-        [IBS_BR_TARGET] = IBS_CAP_BRN_TRGT,
-        [IBS_FETCH_CTL_EXT] = IBS_CAP_FETCH_CTL_EXTD,
-        [IBS_OP_DATA4] = IBS_CAP_OP_DATA4,
-    };
-
-    return config->caps & needs[reg];
+    return config->caps & registers[reg].needs;
 }
 
-/* The bits of a register that are stored: counters are elsewhere. */
+/* That mask, with what some processors have beside it */
 static uint64_t register_mask(const IbsConfig *config, unsigned reg)
 {
     bool zen4 = config->caps & IBS_CAP_ZEN4;
-    uint64_t mask = 0;
+    uint64_t mask = registers[reg].mask;
 
     if (!has_register(config, reg)) {
         return 0;
     }
     switch (reg) {
     case IBS_FETCH_CTL:
-        mask = 0x03ffffff0000ffffull;
         mask |= config->layout & IBS_HAS_FETCH_L2_MISS ? IBS_FETCH_L2_MISS : 0;
         mask |= zen4 ? IBS_FETCH_L3_MISS_ONLY | IBS_FETCH_OC_MISS |
                        IBS_FETCH_L3_MISS : 0;
         break;
     case IBS_OP_CTL:
-        mask = 0xffff | IBS_OP_EN | IBS_OP_VAL;
         mask |= zen4 ? IBS_OP_L3_MISS_ONLY : 0;
         mask |= config->caps & IBS_CAP_OP_CNT ? IBS_OP_CNT_CTL : 0;
         mask |= config->caps & IBS_CAP_OP_CNT_EXT ? IBS_OP_MAX_EXT : 0;
         break;
     case IBS_OP_DATA:
-        mask = 0x3cffffffffull;
         mask |= config->layout & IBS_HAS_MISP_RETURN ? 3ull << 32 : 0;
         mask |= config->caps & IBS_CAP_RIP_INVALID ? 1ull << 38 : 0;
         mask |= config->caps & IBS_CAP_OP_BRN_FUSE ? 3ull << 39 : 0;
         break;
     case IBS_OP_DATA2:
-        mask = zen4 ? 0xd7 : 0x17;
+        mask |= zen4 ? 0xc0 : 0;
         mask |= config->layout & IBS_HAS_CACHE_HIT_ST ?
                 IBS_DATA2_CACHE_HIT_ST : 0;
         break;
     case IBS_OP_DATA3:
-        mask = config->layout & IBS_HAS_L2_MISS ? UINT64_MAX :
-               0xffff000fffffull;
-        break;
-    case IBS_FETCH_LIN_AD:
-    case IBS_OP_RIP:
-    case IBS_DC_LIN_AD:
-    case IBS_BR_TARGET:
-        mask = UINT64_MAX;
-        break;
-    case IBS_FETCH_PHYS_AD:
-    case IBS_DC_PHYS_AD:
-        mask = PHYSICAL;
-        break;
-    case IBS_FETCH_CTL_EXT:
-        mask = 0xffff;
-        break;
-    case IBS_OP_DATA4:
-        mask = 1;
+        mask |= config->layout & IBS_HAS_L2_MISS ? UINT64_MAX : 0;
         break;
     }
     return mask;
+}
+
+static PmuAccess find_register(const IbsConfig *config, unsigned reg)
+{
+    return reg >= IBS_NR_REGISTERS ? PMU_MSR_OTHER :
+           has_register(config, reg) ? PMU_MSR_OK : PMU_MSR_GP;
 }
 
 PmuAccess ibs_rdmsr(const IbsState *s, const IbsConfig *config, uint32_t msr,
                        uint64_t *val)
 {
     uint32_t reg = msr - IBS_MSR_FIRST;
+    PmuAccess access = find_register(config, reg);
 
-    if (reg >= IBS_NR_REGISTERS) {
-        return PMU_MSR_OTHER;
-    }
-    if (!has_register(config, reg)) {
-        return PMU_MSR_GP;
+    if (access != PMU_MSR_OK) {
+        return access;
     }
     *val = s->reg[reg];
     if (reg == IBS_CONTROL) {
@@ -262,13 +252,11 @@ PmuAccess ibs_wrmsr(IbsState *s, const IbsConfig *config, uint32_t msr,
                        uint64_t val)
 {
     uint32_t reg = msr - IBS_MSR_FIRST;
+    PmuAccess access = find_register(config, reg);
     uint64_t old;
 
-    if (reg >= IBS_NR_REGISTERS) {
-        return PMU_MSR_OTHER;
-    }
-    if (!has_register(config, reg)) {
-        return PMU_MSR_GP;
+    if (access != PMU_MSR_OK) {
+        return access;
     }
     old = s->reg[reg];
     s->reg[reg] = val & register_mask(config, reg);

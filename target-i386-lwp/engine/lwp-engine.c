@@ -102,16 +102,11 @@ static inline void cb_st32(const Place *p, uint32_t offset, uint32_t val)
 }
 
 /* The head, behind the record that it makes visible to other processors. */
-static NOINLINE void st32_release(LwpMem *mem, uint64_t addr, uint32_t val)
-{
-    atomic_thread_fence(memory_order_release);
-    st32(mem, addr, val);
-}
-
 static inline void cb_publish_head(const Place *p, uint32_t val)
 {
     if (!p->host.cb) {
-        st32_release(p->mem, p->cb + CB_HEAD, val);
+        atomic_thread_fence(memory_order_release);
+        st32(p->mem, p->cb + CB_HEAD, val);
     } else {
         atomic_store_explicit(cb_host32(p, CB_HEAD), LE32(val),
                               memory_order_release);
@@ -236,24 +231,33 @@ static inline uint8_t interrupt_due(const LwpState *s, const Place *p,
 }
 
 /*
- * Store, report and reset (§1.1 steps 3 to 5) for @record at @p.  A negative
+ * Store, report and reset (§1.1 steps 3 to 5) for @record.  A negative
  * @left is the counter of the record's event with this occurrence counted, to
  * be reset from there.  Returns true if the ring was full.
  *
  * All memory is written before the state changes, the record before the head
  * pointer, and what must not happen twice (MissedEvents) last.
  */
-static inline bool store_at(const Place *p, LwpState *s,
-                            const LwpRecord *record, int32_t left)
+static bool store_record(LwpState *s, LwpMem *mem, const LwpRecord *record,
+                         int32_t left)
 {
+    const Place place = {
+        mem, s->cbaddr, s->base + s->head,
+        mem->host.slot ? mem->host : (LwpHost) { 0 },
+    }, *p = &place;
     unsigned event = record->q[0] & 0xff;
     uint32_t next = s->head + LWP_RECORD_SIZE;
     uint32_t mask = 0;
     uint64_t prng = s->prng;
-    int32_t reset;
+    int32_t reset = 0;
     uint8_t vector = 0;
     bool full;
 
+    if (p->host.cb) {
+        mem->host.cb = NULL;
+    } else {
+        lwp_probe_store(s, mem);
+    }
     if (next == s->size) {
         next = 0;
     }
@@ -288,29 +292,6 @@ static inline bool store_at(const Place *p, LwpState *s,
         p->mem->ops->report(p->mem, p->slot, record, full, vector);
     }
     return full;
-}
-
-/* The same without a host address. */
-static NOINLINE bool store_slowly(const Place *p, LwpState *s,
-                                  const LwpRecord *record, int32_t left)
-{
-    lwp_probe_store(s, p->mem);
-    return store_at(p, s, record, left);
-}
-
-/* One function takes a third less than ten. */
-static FLATTEN bool store_record(LwpState *s, LwpMem *mem,
-                                const LwpRecord *record, int32_t left)
-{
-    uint64_t cb = s->cbaddr, slot = s->base + s->head;
-    LwpHost host = mem->host;
-
-    if (host.cb && host.slot) {
-        mem->host.cb = NULL;
-        return store_at(&(Place) { mem, cb, slot, host }, s, record, left);
-    }
-    return store_slowly(&(Place) { .mem = mem, .cb = cb, .slot = slot }, s,
-                        record, left);
 }
 
 static void store_next(LwpState *s, LwpMem *mem)
@@ -402,7 +383,7 @@ static inline void defer(LwpState *s, uint64_t ip)
     s->away = 0;
 }
 
-FLATTEN bool lwp_boundary(LwpState *s, LwpMem *mem, uint64_t ip)
+bool lwp_boundary(LwpState *s, LwpMem *mem, uint64_t ip)
 {
     if (!lwp_busy(s)) {
         return true;

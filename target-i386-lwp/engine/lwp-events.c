@@ -197,16 +197,16 @@ void lwp_select_events(LwpState *s, const LwpConfig *config)
     }
 }
 
-/* The rest of lwp_count(). */
-static NOINLINE void count_others(LwpState *s, const LwpConfig *config,
-                                  const RetireTotals *n)
+void lwp_count(LwpState *s, const LwpConfig *config, const RetireTotals *n)
 {
     uint64_t branches = 0;
 
-    for (int i = 0; n->branches && i < RETIRE_FAR; i++) {
-        branches += s->filters & class_filter[i] ? 0 : n->branches[i];
-    }
-    if (!s->only) {
+    if (s->only) {
+        count_event(s, s->only, n->insns);
+    } else {
+        for (int i = 0; n->branches && i < RETIRE_FAR; i++) {
+            branches += s->filters & class_filter[i] ? 0 : n->branches[i];
+        }
         count(s, config, n->insns, (uint32_t)branches);
     }
     /* If only somebody else wants loads, others of their misses pass, too. */
@@ -214,17 +214,6 @@ static NOINLINE void count_others(LwpState *s, const LwpConfig *config,
         count_event(s, LWP_EVENT_DME, n->misses);
         count_clocks(s, config, (uint64_t)n->misses *
                                 config->model.latency[RETIRE_SOURCE_L2]);
-    }
-}
-
-FLATTEN void lwp_count(LwpState *s, const LwpConfig *config,
-                       const RetireTotals *n)
-{
-    if (s->only) {
-        count_event(s, s->only, n->insns);
-    }
-    if (!s->only || n->misses) {
-        count_others(s, config, n);
     }
 }
 

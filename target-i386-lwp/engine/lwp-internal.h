@@ -31,8 +31,6 @@
 #define CFG_VECTOR(cfg) ((uint8_t)((cfg) >> 40))
 #define CFG_FIELDS      0xffff00000000ull       /* COREID and VECTOR */
 
-#define NOINLINE        __attribute__((noinline))
-#define FLATTEN         __attribute__((flatten))
 #define MIN(a, b)       ((a) < (b) ? (a) : (b))
 #define MAX(a, b)       ((a) > (b) ? (a) : (b))
 

@@ -187,7 +187,8 @@ static void update(PmuState *s, const PmuConfig *config)
         s->running |= (uint32_t)!!counter->rows << n;
         for (int r = 0; r < RETIRE_NR_ROWS; r++) {
             if (counter->rows >> r & 1) {
-                s->wanted[r] |= counter->add | counter->sub | B(INSNS);
+                s->wanted[r] |= (counter->add | counter->sub | B(INSNS)) &
+                                (PMU_BIT(PMU_NR_COUNTED) - 1);
                 s->wants[r] |= wants_of(s, config, n, counter);
                 s->memory_interrupts |= counter->interrupts &&
                                         (counter->add &
@@ -195,8 +196,6 @@ static void update(PmuState *s, const PmuConfig *config)
             }
         }
     }
-    s->wanted[RETIRE_OS] &= PMU_BIT(PMU_NR_COUNTED) - 1;
-    s->wanted[RETIRE_USR] &= PMU_BIT(PMU_NR_COUNTED) - 1;
 }
 
 void pmu_set_slack(PmuState *s, const PmuConfig *config)
@@ -425,7 +424,6 @@ void pmu_pebs_forget(PmuState *s, const PmuConfig *config)
     pmu_set_slack(s, config);
 }
 
-__attribute__((flatten))
 void pmu_pebs_done(PmuState *s, const PmuConfig *config, unsigned n,
                    const uint64_t *reset, bool threshold)
 {

@@ -171,9 +171,46 @@ static uint64_t in_use(const PmuState *s)
     return val;
 }
 
+/* The word that is a register, or NULL if it is no word */
+static uint64_t *word_of(PmuState *s, PmuReg reg, unsigned index)
+{
+    switch (reg) {
+    case REG_EVTSEL:
+        return &s->evtsel[index];
+    case REG_PMC:
+    case REG_PMC_FULL:
+    case REG_CTR:
+        return &s->value[index];
+    case REG_FIXED:
+        return &s->value[PMU_FIXED(index)];
+    case REG_FIXED_CTRL:
+        return &s->fixed_ctr_ctrl;
+    case REG_STATUS:
+        return &s->global_status;
+    case REG_GLOBAL_CTRL:
+        return &s->global_ctrl;
+    case REG_PEBS_ENABLE:
+        return &s->pebs_enable;
+    case REG_PEBS_DATA_CFG:
+        return &s->pebs_data_cfg;
+    case REG_LOAD_LATENCY:
+        return &s->load_latency;
+    case REG_FRONTEND:
+        return &s->frontend;
+    case REG_OFFCORE:
+        return &s->offcore[index];
+    case REG_CLOCKS:
+    case REG_CLOCKS_RO:
+        return index ? &s->aperf : &s->mperf;
+    default:
+        return NULL;
+    }
+}
+
 PmuAccess pmu_rdmsr(PmuState *s, const PmuConfig *config, uint32_t msr,
                     uint64_t *val)
 {
+    const uint64_t *word;
     unsigned index;
     PmuReg reg;
     PmuAccess access = find_msr(config, msr, &reg, &index);
@@ -190,62 +227,15 @@ PmuAccess pmu_rdmsr(PmuState *s, const PmuConfig *config, uint32_t msr,
         return access;
     }
     pmu_apply(s, config);
-    switch (reg) {
-    case REG_EVTSEL:
-        *val = s->evtsel[index];
-        break;
-    case REG_CESR:
-        *val = s->evtsel[1] << 16 | s->evtsel[0];
-        break;
-    case REG_PMC:
-    case REG_PMC_FULL:
-    case REG_CTR:
-        *val = s->value[index];
-        break;
-    case REG_FIXED:
-        *val = s->value[PMU_FIXED(index)];
-        break;
-    case REG_FIXED_CTRL:
-        *val = s->fixed_ctr_ctrl;
-        break;
-    case REG_STATUS:
-        *val = s->global_status;
-        break;
-    case REG_GLOBAL_CTRL:
-        *val = s->global_ctrl;
-        break;
-    case REG_INUSE:
-        *val = in_use(s);
-        break;
-    case REG_CAPS:
-        *val = config->perf_capabilities;
-        break;
-    case REG_PEBS_ENABLE:
-        *val = s->pebs_enable;
-        break;
-    case REG_PEBS_DATA_CFG:
-        *val = s->pebs_data_cfg;
-        break;
-    case REG_LOAD_LATENCY:
-        *val = s->load_latency;
-        break;
-    case REG_FRONTEND:
-        *val = s->frontend;
-        break;
-    case REG_OFFCORE:
-        *val = s->offcore[index];
-        break;
-    case REG_CLOCKS:
-    case REG_CLOCKS_RO:
-        *val = index ? s->aperf : s->mperf;
-        if (!s->clocks) {
-            s->clocks = true;
-            pmu_changed(s, config);
-        }
-        break;
-    default:
-        *val = 0;               /* STATUS_RESET, STATUS_SET */
-        break;
+    word = word_of(s, reg, index);
+    /* Of others, STATUS_RESET and STATUS_SET are 0. */
+    *val = word ? *word :
+           reg == REG_CESR ? s->evtsel[1] << 16 | s->evtsel[0] :
+           reg == REG_INUSE ? in_use(s) :
+           reg == REG_CAPS ? config->perf_capabilities : 0;
+    if ((reg == REG_CLOCKS || reg == REG_CLOCKS_RO) && !s->clocks) {
+        s->clocks = true;
+        pmu_changed(s, config);
     }
     return PMU_MSR_OK;
 }
@@ -344,22 +334,16 @@ PmuAccess pmu_wrmsr(PmuState *s, const PmuConfig *config, uint32_t msr,
     case REG_FIXED:
         return write_value(s, config, PMU_FIXED(index), val);
     case REG_PEBS_ENABLE:
-        s->pebs_enable = val;
-        break;
     case REG_PEBS_DATA_CFG:
-        s->pebs_data_cfg = val;
-        break;
     case REG_LOAD_LATENCY:
-        s->load_latency = val;
+    case REG_FIXED_CTRL:
+        *word_of(s, reg, index) = val;
         break;
     case REG_FRONTEND:
         s->frontend = val;
         for (unsigned n = 0; n < config->counters; n++) {
             pmu_select_event(s, config, n);
         }
-        break;
-    case REG_FIXED_CTRL:
-        s->fixed_ctr_ctrl = val;
         break;
     case REG_GLOBAL_CTRL:
         s->global_ctrl = val & pmu_global_mask(config);
@@ -383,7 +367,7 @@ PmuAccess pmu_wrmsr(PmuState *s, const PmuConfig *config, uint32_t msr,
         }
         break;
     case REG_CLOCKS:
-        *(index ? &s->aperf : &s->mperf) = val;
+        *word_of(s, reg, index) = val;
         s->clocks = true;
         break;
     case REG_CLOCKS_RO:
