@@ -105,7 +105,6 @@ static inline void cb_st32(const Place *p, uint32_t offset, uint32_t val)
 static inline void cb_publish_head(const Place *p, uint32_t val)
 {
     if (!p->host.cb) {
-        atomic_thread_fence(memory_order_release);
         st32(p->mem, p->cb + CB_HEAD, val);
     } else {
         atomic_store_explicit(cb_host32(p, CB_HEAD), LE32(val),
