@@ -675,6 +675,22 @@ static void p4_load(void)
     p4[1].config.netburst = &p4[1].regs;
 }
 
+/* Events that have a name, in all registers that select one, for counter @n */
+static void p4_select(uint8_t which, unsigned n, uint8_t escr)
+{
+    unsigned next = which % 64;
+    PmuEvent event;
+
+    if (!netburst_next_event(&next, &event)) {
+        return;
+    }
+    for (uint32_t msr = 0x3a0; msr < 0x3e2; msr++) {
+        p4_write(msr, (uint64_t)event.event << 25 | event.umask << 9 | 0xc);
+    }
+    p4_write(0x360 + n, (escr & 7) << 13 | 3u << 16 | 1u << 12);
+    p4_write(0x300 + n, -take(1));
+}
+
 static void p4_step(uint8_t op, uint8_t how)
 {
     uint32_t ecx = how | (uint32_t)how << 24;
@@ -710,7 +726,11 @@ static void p4_step(uint8_t op, uint8_t how)
              "a counter's existence");
         break;
     case 7:
-        p4_load();
+        if (how & 0x80) {
+            p4_select(take(1), how % 18, take(1));
+        } else {
+            p4_load();
+        }
         break;
     }
 }
