@@ -152,6 +152,7 @@ typedef struct LwpMemOps {
     bool (*writable)(LwpMem *mem, uint64_t addr, uint32_t len);
     uint32_t (*ld32)(LwpMem *mem, uint64_t addr);
     uint64_t (*ld64)(LwpMem *mem, uint64_t addr);
+    /* To other processors, what was stored before it comes first. */
     void (*st32)(LwpMem *mem, uint64_t addr, uint32_t val);
     void (*st64)(LwpMem *mem, uint64_t addr, uint64_t val);
     void (*st_record)(LwpMem *mem, uint64_t addr, const LwpRecord *record);
