@@ -136,6 +136,17 @@ static void repeat_exit_request(CPUState *cs)
     }
 }
 
+/*
+ * The budget for @run instructions.  An exit request that has been undone is
+ * seen where the budget ends: interrupts would gather at the instruction before
+ * an event, and perf loses a sample if the counter is taken away there.  So the
+ * last part of a long run has a budget of its own.
+ */
+static int64_t first_part(int64_t run)
+{
+    return run < 8192 ? run : run - 16;
+}
+
 RetireDistance retire_cpu_arm(CPUX86State *env)
 {
     RetireDistance d = RETIRE_DISTANCE_MAX;
@@ -150,7 +161,7 @@ RetireDistance retire_cpu_arm(CPUX86State *env)
     if (r->runs) {
         int64_t charged = retire_charged(r, retire_left(env));
 
-        retire_set_budget(env, MAX(retire_run(&d) - charged, 0));
+        retire_set_budget(env, MAX(first_part(retire_run(&d)) - charged, 0));
         retire_arm_misses(r, &env_archcpu(env)->retire_config, &d);
         repeat_exit_request(env_cpu(env));
     }

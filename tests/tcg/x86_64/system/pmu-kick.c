@@ -3,13 +3,14 @@
  * Another processor interrupts one that counts, again and again: it hears of
  * that at once, though a TB that counts may undo the request to leave it.  In
  * these loops the budget of instructions is never used up, or only by and by.
+ * And where the budget ends, interrupts gather; that is not at an overflow.
  */
 
 #include "pmu-kernel.h"
 #include "lwp-ap64.h"
 
 enum { BRE = 3 };
-enum { VECTOR = 0x51, FAR_AWAY = 1 << 24 };
+enum { VECTOR = 0x51, FAR_AWAY = 1 << 24, PERIOD = 60000 };
 
 #ifndef KICKS
 #define KICKS           2000
@@ -52,11 +53,11 @@ CODE(loop_rep, "1: mov $0x100000, %esi\n mov $0x100000, %ecx\n rep lodsb\n"
      "jmp 1b")
 
 /* The longest time until an interrupt comes, or UINT64_MAX */
-static uint64_t slowest_kick(void (*loop)(void))
+static uint64_t slowest_kick(void (*loop)(void), int kicks)
 {
     uint64_t slowest = 0;
 
-    for (int i = 0; i < KICKS; i++) {
+    for (int i = 0; i < kicks; i++) {
         uint64_t ns;
 
         set_up(USER_CODE64, (uintptr_t)loop);
@@ -79,12 +80,30 @@ static uint64_t slowest_kick(void (*loop)(void))
 
 static void test(const char *name, void (*loop)(void))
 {
-    uint64_t slowest = slowest_kick(loop);
+    uint64_t slowest = slowest_kick(loop, KICKS);
 
     report(slowest < LONG_NS, "%s: %d interrupts come", name, KICKS);
 #ifdef SHOW_NS
     ml_printf("  after %d us at most\n", (int)(slowest / 1000));
 #endif
+}
+
+/* An overflow is no likelier place than another. */
+static void test_overflow(void)
+{
+    int gathered = 0;
+
+    wrmsr(MSR_EVTSEL(0), 0xc0 | EVTSEL_USR | EVTSEL_INT | EVTSEL_EN);
+    for (int i = 0; i < KICKS; i++) {
+        uint64_t past;
+
+        wrmsr(MSR_PMC(0), -PERIOD);
+        gathered += slowest_kick(loop_jmp, 1) == UINT64_MAX;
+        past = rdmsr(MSR_PMC(0)) + 8;
+        gathered += past << 16 >> 16 <= 16;
+    }
+    report(gathered < KICKS / 50, "%d of %d interrupts come where a counter "
+           "overflows", gathered, KICKS);
 }
 
 int main(void)
@@ -101,6 +120,7 @@ int main(void)
         test(on ? "RDPMC, counted" : "RDPMC", loop_rdpmc);
         test(on ? "REP, counted" : "REP", loop_rep);
     }
+    test_overflow();
     wrmsr(MSR_GLOBAL_CTRL, 0);
     prepare(1u << BRE);
     cb->size = RING_SIZE;
