@@ -228,18 +228,18 @@ apt_suite() {
 # fetch_debs DIR SUITE[:ARCHITECTURE] PACKAGE...: download packages, unpack them
 # into DIR.
 fetch_debs() {
-    dir=$1
-    suite=$2
+    into=$1
+    from=$2
     shift 2
     mkdir -p "$cache/debs"
-    apt_lists "$suite"
+    apt_lists "$from"
     for p; do
-        say "fetching $p ($suite)"
+        say "fetching $p ($from)"
         rm -rf "$cache/debs/$p"
         mkdir -p "$cache/debs/$p"
         (cd "$cache/debs/$p" &&
-            progress "fetch-$p" apt_suite "$suite" download "$p/${suite%:*}")
-        dpkg -x "$cache/debs/$p/"*.deb "$dir"
+            progress "fetch-$p" apt_suite "$from" download "$p/${from%:*}")
+        dpkg -x "$cache/debs/$p/"*.deb "$into"
     done
 }
 
@@ -269,24 +269,24 @@ unpack_debs() {
 # they depend on into DIR, as a root of a system, but install nothing: no
 # maintainer scripts.
 fetch_tree() {
-    dir=$1
-    suite=$2
+    into=$1
+    from=$2
     shift 2
-    [ "$(cat "$dir/complete" 2>/dev/null)" != "$*" ] || return 0
-    [ "${cache_locked:-}" ] || { cached fetch_tree "$dir" "$suite" "$@"; return; }
-    debs=$cache/debs/$suite
-    apt_lists "$suite"
-    say "fetching $* and what they need ($suite)"
-    rm -rf "$dir" "$debs"
-    mkdir -p "$dir" "$debs/partial"
+    [ "$(cat "$into/complete" 2>/dev/null)" != "$*" ] || return 0
+    [ "${cache_locked:-}" ] || { cached fetch_tree "$into" "$from" "$@"; return; }
+    debs=$cache/debs/$from
+    apt_lists "$from"
+    say "fetching $* and what they need ($from)"
+    rm -rf "$into" "$debs"
+    mkdir -p "$into" "$debs/partial"
     : > "$debs/status"
-    progress "fetch-tree-$suite" apt_suite "$suite" -y --no-install-recommends \
+    progress "fetch-tree-$from" apt_suite "$from" -y --no-install-recommends \
         -o Dir::State::status="$debs/status" \
         -o Dir::Cache::archives="$debs" --download-only install "$@"
-    usr_links "$dir"
-    progress "unpack-$suite" unpack_debs "$dir" "$debs"/*.deb
+    usr_links "$into"
+    progress "unpack-$from" unpack_debs "$into" "$debs"/*.deb
     rm -rf "$debs"
-    echo "$*" > "$dir/complete"
+    echo "$*" > "$into/complete"
 }
 
 # shellcheck source=scripts/compile.sh

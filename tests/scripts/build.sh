@@ -5,7 +5,7 @@
 #
 # scripts/lib.sh configures no build that works, whatever meson is installed by
 # then, and says why if it does; its locks keep others out and end with their
-# process; all scripts have a help; and scripts/boot takes both spellings.  Prints a
+# process; who fetches packages keeps the caller's suite; all scripts have a help; and scripts/boot takes both spellings.  Prints a
 # line of PASS or FAIL for each.
 set -u
 
@@ -32,6 +32,27 @@ check() {
 says() {
     grep -q -e "$1" "$work/says"
 }
+
+# In a shell of its own
+# shellcheck disable=SC2317 # check calls it.
+sh_of() {
+    ("$@")
+}
+
+# --- fetching -----------------------------------------------------------------
+
+# scripts/kernel.sh has its suite in that variable.
+# shellcheck disable=SC2317 # check calls it, and fetch_debs what is in it.
+keeps_suite() {
+    apt_lists() { :; }
+    dpkg() { :; }
+    progress() { :; }
+    suite=bookworm dir=$work/kernel cache=$work/cache
+    fetch_debs "$work/debs" trixie seabios > "$work/says" &&
+        [ "$suite $dir" = "bookworm $work/kernel" ]
+}
+
+check fetch-keeps-suite sh_of keeps_suite
 
 # --- configuring --------------------------------------------------------------
 
