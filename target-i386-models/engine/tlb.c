@@ -57,7 +57,10 @@ static const RetireTlbConfig
     zen4 = { { { 72, 36 }, { 0 }, { 0 }, { 64, 64 }, { 0 },
                { 3072, 24 }, { 512, 8 } }, LG_1G - 1, false };
 
-/* Intel's family 6, by model; what is not here is as Skylake. */
+/*
+ * Intel's family 6, by model, as Linux' intel-family.h names their cores; what
+ * is not here is as Skylake.
+ */
 static const RetireTlbConfig *const family_6[256] = {
     [0x00 ... 0x08] = &p6, [0x0a ... 0x0c] = &p6,
     [0x09] = &pentium_m, [0x0d ... 0x0e] = &pentium_m,
@@ -70,14 +73,16 @@ static const RetireTlbConfig *const family_6[256] = {
     [0x3d] = &broadwell, [0x47] = &broadwell, [0x4f] = &broadwell,
     [0x56] = &broadwell,
     [0x6a ... 0x6c] = &ice_lake, [0x7d ... 0x7e] = &ice_lake,
-    [0x8c ... 0x8d] = &ice_lake, [0xa7] = &ice_lake,
+    [0x8c ... 0x8d] = &ice_lake, [0x9d] = &ice_lake, [0xa7] = &ice_lake,
     [0x8f] = &golden_cove, [0xad ... 0xae] = &golden_cove,
     [0xcf] = &golden_cove,
     [0x1c] = &bonnell, [0x26 ... 0x27] = &bonnell, [0x35 ... 0x36] = &bonnell,
     [0x37] = &silvermont, [0x4a] = &silvermont, [0x4c ... 0x4d] = &silvermont,
-    [0x57] = &silvermont, [0x5a] = &silvermont, [0x85] = &silvermont,
+    [0x57] = &silvermont, [0x5a] = &silvermont, [0x5d] = &silvermont,
+    [0x75] = &silvermont, [0x85] = &silvermont,
     [0x5c] = &goldmont, [0x5f] = &goldmont, [0x7a] = &goldmont,
-    [0x86] = &tremont, [0x96] = &tremont, [0x9c] = &tremont, [0xaf] = &tremont,
+    [0x86] = &tremont, [0x8a] = &tremont, [0x96] = &tremont, [0x9c] = &tremont,
+    [0xaf] = &tremont,
 };
 
 /* AMD's: the first row that fits counts; what is newer is as Zen 4. */
