@@ -58,7 +58,7 @@ for processor in 'Intel 6 8f' 'Intel 6 5e' 'AMD 19 11' 'AMD 17 31'; do
     case $processor in
     *8f) cpu=SapphireRapids ;;
     *5e) cpu=Skylake-Client ;;
-    *11) cpu=EPYC-Genoa ;;
+    *11) cpu=EPYC-Genoa,perfmon-v2=on ;;
     *31) cpu=EPYC-Rome ;;
     esac
     done=$state/6.12-$cpu
