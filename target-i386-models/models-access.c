@@ -26,6 +26,7 @@
 typedef struct Line {
     uint64_t addr;          /* of the first byte, linear */
     uint64_t line;          /* physical */
+    uint64_t code;          /* the same as L1I has it, which is of QEMU's RAM */
     bool memory;            /* or else a device */
     RetireSource source;
     bool modified;          /* RETIRE_SOURCE_REMOTE has written to it */
@@ -65,6 +66,7 @@ static inline bool physical_line(CPUX86State *env, Line *l,
     }
     l->line = (full->phys_addr | (l->addr & ~TARGET_PAGE_MASK)) >>
               RETIRE_LINE_BITS;
+    l->code = (full->xlat_offset + l->addr) >> RETIRE_LINE_BITS;
     l->memory = !(flags & TLB_MMIO);
     l->page = (RetirePage) {
         full->lg_page_size, full->extra.x86.global
@@ -252,6 +254,52 @@ static void find_sources(CPUX86State *env, uint32_t desc, Line *lines, int n,
     }
 }
 
+/* Whether a store to a line will not fault, see RETIRE_WANT_CODE. */
+static bool is_writable(CPUX86State *env, uint64_t addr, int mmu_idx)
+{
+#ifdef CONFIG_USER_ONLY
+    g_assert_not_reached();
+#else
+    /* Not probe_access(), which would have QEMU take the code away now. */
+    CPUState *cs = env_cpu(env);
+    const CPUTLBDescFast *fast = &cs->neg.tlb.f[mmu_idx];
+    uintptr_t offset = (addr >> (TARGET_PAGE_BITS - CPU_TLB_ENTRY_BITS)) &
+                       fast->mask;
+    const CPUTLBEntry *entry = (void *)fast->table + offset;
+    bool can_do_io = cs->neg.can_do_io, found = true;
+    int error_code = env->error_code;
+
+    if ((qatomic_read(&entry->addr_idx[MMU_DATA_STORE]) &
+         (TARGET_PAGE_MASK | TLB_INVALID_MASK)) != (addr & TARGET_PAGE_MASK)) {
+        /* As in retire_mem_full() */
+        cs->neg.can_do_io = true;
+        found = x86_cpu_tlb_fill(cs, addr, 1, MMU_DATA_STORE, mmu_idx, true, 0);
+        cs->neg.can_do_io = can_do_io;
+        env->error_code = error_code;
+    }
+    return found;
+#endif
+}
+
+/* RETIRE_WANT_CODE: count a store to lines of which L1I has one or both. */
+static void note_code(CPUX86State *env, uint32_t desc, const Line *lines,
+                      int n)
+{
+    RetireMemoryState *m = &env->retire_memory;
+    bool code = false;
+
+    for (const Line *l = lines; l < lines + n; l++) {
+        if (l->memory && is_writable(env, l->addr, access_mmu_idx(desc))) {
+            code |= retire_code_store(&retire_models(env)->tlb, l->code);
+        }
+    }
+    /* What is executed again has been counted the first time. */
+    if (code && !(m->open.n[RETIRE_CODE_STORES] &&
+                  retire_is_left(m, retire_cpu_clock(env), env->eip))) {
+        retire_access_note(env, desc, RETIRE_CODE_STORES);
+    }
+}
+
 static void access_caches(CPUX86State *env, uint32_t desc, uintptr_t ra,
                           Line *lines, int n, RetireMiss *miss)
 {
@@ -281,6 +329,9 @@ static void access_caches(CPUX86State *env, uint32_t desc, uintptr_t ra,
     }
     if (retire_wants(env, RETIRE_WANT_ACCESSES)) {
         note_lines(env, desc, lines, n);
+    }
+    if (retire_models(env)->tlb.code && (desc & RETIRE_ACCESS_STORE)) {
+        note_code(env, desc, lines, n);
     }
 }
 
@@ -441,6 +492,11 @@ filter_miss_tlb_avx2(CPUX86State *env, uint64_t addr, uint32_t desc,
 void retire_filter_miss(CPUX86State *env, uint64_t addr, uint32_t desc,
                         uintptr_t ra)
 {
+    if (unlikely(retire_models(env)->tlb.code) &&
+        (desc & RETIRE_ACCESS_STORE)) {
+        show_access(env, addr, desc, ra, false);
+        return;
+    }
 #ifdef RETIRE_WAYS_AVX2
     if (retire_models(env)->cache->is_plain && (cpuinfo & CPUINFO_AVX2)) {
         if (retire_models(env)->tlb.data) {

@@ -376,7 +376,7 @@ static void update(CPUX86State *env, RetireWants wants)
 {
     RetireFilter *filter = &retire_models(env)->filter;
     RetireTlb *t = &retire_models(env)->tlb;
-    bool tlb = wants & RETIRE_WANT_TLB;
+    bool tlb = wants & RETIRE_WANT_TLB, code = wants & RETIRE_WANT_CODE;
     /*
      * Changes whenever the TLB forgets more than a page, and is never 0, which
      * retire_page_flushed() makes of RetireFilter.mapping.
@@ -396,12 +396,16 @@ static void update(CPUX86State *env, RetireWants wants)
     if (!(wants & RETIRE_WANT_SOURCES)) {
         return;
     }
-    /* Lines that the filter got without DTLB may be in no page of that. */
-    if (filter->mapping != mapping || (tlb && !t->data)) {
+    /*
+     * Lines that the filter got without DTLB may be in no page of that, and
+     * L1I may have them.
+     */
+    if (filter->mapping != mapping || (tlb && !t->data) || (code && !t->code)) {
         retire_filter_clear(filter);
         filter->mapping = mapping;
     }
     t->data = tlb;
+    t->code = code;
 }
 
 static void take(CPUX86State *env, uint64_t n[RETIRE_NR_MEMORY])

@@ -74,7 +74,8 @@ static inline bool retire_missed_once(RetireMemory what)
 {
     return (what >= RETIRE_LOAD_L2 && what < RETIRE_LOAD_OTHER) ||
            (what >= RETIRE_STORE_L2 && what <= RETIRE_STORE_MODIFIED) ||
-           what == RETIRE_STLB_MISS_LOADS || what == RETIRE_STLB_MISS_STORES;
+           what == RETIRE_STLB_MISS_LOADS || what == RETIRE_STLB_MISS_STORES ||
+           what == RETIRE_CODE_STORES;
 }
 
 /*

@@ -348,11 +348,34 @@ bool retire_fetch_line(RetireTlb *t, uint64_t addr, uint64_t line)
     hit = array_use(&t->l1i, retire_tlb_set(&t->l1i, line),
                     line | RETIRE_ENTRY_LINE, slot_bit(line), &stale);
     forget_fetched(t, stale & ~slot_bit(line));
+    if (t->code) {
+        retire_filter_forget(t->filter, slot_bit(line));
+    }
     t->fetched[line % RETIRE_NR_SLOTS] = (RetireFetched) { addr, line };
     if (retire_fetch_same_page(t, addr)) {
         t->page_set->slots |= slot_bit(line);
     }
     return hit;
+}
+
+bool retire_code_store(RetireTlb *t, uint64_t line)
+{
+    RetireSet *set = retire_tlb_set(&t->l1i, line);
+    uint64_t *entries = retire_tlb_entries(&t->l1i, set);
+
+    for (uint32_t n = 0; n < t->l1i.entries.assoc; n++) {
+        if (entries[n] == (line | RETIRE_ENTRY_LINE)) {
+            if (line == t->last) {
+                retire_filter_forget(t->filter, slot_bit(line));
+            } else {
+                entries[n] = 0;
+                set->marked &= ~(1ull << n);
+                forget_fetched(t, slot_bit(line));
+            }
+            return true;
+        }
+    }
+    return false;
 }
 
 RetireTlbResult retire_fetch_page(RetireTlb *t, uint64_t addr, uint64_t line,

@@ -96,7 +96,8 @@ typedef struct RetireTlb {
     uint64_t last;          /* with @lines, or RETIRE_NO_FETCH */
     uint64_t split;         /* see retire_fetch_counts() */
     bool lines;             /* somebody counts the lines that are fetched */
-    bool data;              /* somebody wants to know of loads and stores */
+    bool data;              /* somebody wants to know of loads and stores, */
+    bool code;              /* or of stores to lines that L1I has */
     bool used;              /* there may be something to flush */
     bool stlb_code;
     uint8_t stlb_lg_max;
@@ -202,6 +203,13 @@ static inline bool retire_fetch_same_page(const RetireTlb *t, uint64_t addr)
 {
     return t->page_set && !((t->page_addr ^ addr) >> t->page.lg_size);
 }
+
+/*
+ * A store to @line, with RetireTlb.code: whether L1I has it.  Then L1I loses
+ * it, unless it is the last one that has been fetched, which is fetched again
+ * at once.  The filter has no store to lines that L1I has.
+ */
+bool retire_code_store(RetireTlb *t, uint64_t line);
 
 /* L1I has the line: it has now; */
 bool retire_fetch_line(RetireTlb *t, uint64_t addr, uint64_t line);

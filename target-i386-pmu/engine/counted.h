@@ -62,6 +62,7 @@ typedef enum PmuQuantity {
     PMU_FETCH_MISSES,       /* those of them that L1I does not have */
     PMU_TLB_FETCH_L2,       /* pages that ITLB gets */
     PMU_TLB_FETCH_WALK,
+    PMU_CODE_STORES,        /* stores to lines that L1I has */
     PMU_NR_COUNTED,         /* those above are reported by pmu_count() */
     /* The clocks follow from PMU_INSNS, see PmuConfig. */
     PMU_CYCLES = PMU_NR_COUNTED,

@@ -162,7 +162,8 @@ static RetireWants wants_of(const PmuState *s, const PmuConfig *config,
                                    PMU_FETCHED)) ? RETIRE_WANT_SOURCES : 0;
     wants |= add & PMU_TLB ? RETIRE_WANT_TLB : 0;
     wants |= add & PMU_FETCHED ? RETIRE_WANT_FETCHES : 0;
-    wants |= add & B(FETCHES) ? RETIRE_WANT_LINES : 0;
+    wants |= add & (B(FETCHES) | B(CODE_STORES)) ? RETIRE_WANT_LINES : 0;
+    wants |= add & B(CODE_STORES) ? RETIRE_WANT_FETCHES | RETIRE_WANT_CODE : 0;
     if (counter->pebs && pmu_pebs_data(s, config, n)) {
         wants |= RETIRE_WANT_SOURCES | RETIRE_WANT_STORY;
         /* Nehalem's records have no bit for what DTLB has. */

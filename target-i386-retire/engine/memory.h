@@ -60,6 +60,7 @@ typedef enum RetireMemory {
     RETIRE_FETCH_MISSES,    /* that L1I does not have */
     RETIRE_TLB_FETCH_L2,    /* pages that ITLB gets */
     RETIRE_TLB_FETCH_WALK,
+    RETIRE_CODE_STORES,     /* stores to lines that L1I has */
     RETIRE_NR_MEMORY
 } RetireMemory;
 

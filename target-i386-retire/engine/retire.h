@@ -124,6 +124,7 @@ typedef enum RetireWants {
     RETIRE_WANT_COUNT = 1 << 19,    /* instructions, which all others imply */
     RETIRE_WANT_TLB = 1 << 20,      /* SOURCES: accesses go through DTLB */
     RETIRE_WANT_LINES = 1 << 21,    /* FETCHES: and are counted */
+    RETIRE_WANT_CODE = 1 << 22,     /* SOURCES, LINES: and stores to code */
 } RetireWants;
 
 #define RETIRE_WANT_OF_TBS  0x7ffff
@@ -132,7 +133,7 @@ typedef enum RetireWants {
 #define RETIRE_WANT_OF_MODELS (RETIRE_WANT_PREDICT | RETIRE_WANT_ACCESSES | \
                                RETIRE_WANT_SOURCES | RETIRE_WANT_STORY | \
                                RETIRE_WANT_FETCHES | RETIRE_WANT_TLB | \
-                               RETIRE_WANT_LINES)
+                               RETIRE_WANT_LINES | RETIRE_WANT_CODE)
 
 #define RETIRE_WANT_LBR_OF(branch) (1 << (6 + (branch)))
 

@@ -1077,7 +1077,7 @@ static void test_zhaoxin(void)
 #define Q_S_NOT_L1  (Q(STORE_L2) | Q_S_NOT_L2)
 #define Q_MEMORY    (Q_LOADS | Q(STORES) | Q(LOCKED) | Q(SPLIT_LOADS) | \
                      Q(SPLIT_STORES) | Q_FILLS | Q_S_NOT_L1 | Q_TLB | \
-                     Q_FETCHED)
+                     Q_FETCHED | Q(CODE_STORES))
 #define Q_D_L2      (Q(TLB_LOAD_L2) | Q(TLB_STORE_L2))
 #define Q_D_WALKS   (Q(TLB_LOAD_WALK) | Q(TLB_STORE_WALK))
 #define Q_LD_PAGES  (Q(TLB_LOAD_L2) | Q(TLB_LOAD_WALK))
@@ -1678,7 +1678,10 @@ static const struct {
     { 0x0fc2, CPUS(CORE2, CORE2), Q(INSNS) },
     { 0x10c2, CPUS(BONNELL, SILVERMONT), Q(INSNS) },
     { 0x04c2, CPUS(NEHALEM, WESTMERE) | CPUS(SKYLAKE, SKYLAKE), Q_NEVER },
+    { 0x01c3, CPUS(CORE2, CRESTMONT), Q(CODE_STORES) },
     { 0x02c3, CPUS(SILVERMONT, GOLDEN_COVE), Q_NEVER },
+    { 0x04c3, CPUS(NEHALEM, GOLDEN_COVE), Q(CODE_STORES) },
+    { 0x0021, CPUS(FAM15H, FAM15H), Q(CODE_STORES), true },
     { 0x02c4, CPUS(CORE2, BONNELL), Q(MISP_COND_NOT_TAKEN) },
     { 0x08c4, CPUS(CORE2, BONNELL), Q_M_TAKEN },
     { 0x7ec4, CPUS(SILVERMONT, CRESTMONT), Q_COND },
@@ -2386,7 +2389,9 @@ static void check_wanted(uint64_t quantities)
     g_assert_cmpint(wants(RETIRE_USR, RETIRE_WANT_TLB), ==,
                     (quantities & Q_TLB) != 0);
     g_assert_cmpint(wants(RETIRE_USR, RETIRE_WANT_FETCHES), ==,
-                    (quantities & Q_FETCHED) != 0);
+                    (quantities & (Q_FETCHED | Q(CODE_STORES))) != 0);
+    g_assert_cmpint(wants(RETIRE_USR, RETIRE_WANT_CODE), ==,
+                    (quantities & Q(CODE_STORES)) != 0);
     g_assert_cmpint(wants(RETIRE_USR, RETIRE_WANT_SOURCES), ==,
                     (quantities & Q_MEMORY & ~Q_FETCHED &
                      ~(Q_LOADS | Q(STORES) | Q(LOCKED))) ||

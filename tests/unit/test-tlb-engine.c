@@ -108,6 +108,38 @@ static void test_configs(void)
     }
 }
 
+/* A line that has been written to is fetched again, but for the last one. */
+static void test_code_store(void)
+{
+    RetireTlb t;
+
+    g_assert_true(retire_tlb_init(&t, &small, &small_l1i, &filter));
+    t.code = true;
+    retire_tlb_count_lines(&t, true);
+    g_assert_false(retire_code_store(&t, 5));
+    for (uint64_t line = 5; line < 7; line++) {
+        filter.slot[line].store = line * RETIRE_LINE_SIZE;
+        g_assert_true(retire_fetch_counts(&t, line * RETIRE_LINE_SIZE, line,
+                                          false));
+        g_assert_false(retire_fetch_known(&t, line * RETIRE_LINE_SIZE, line));
+        g_assert_false(retire_fetch_line(&t, line * RETIRE_LINE_SIZE, line));
+        g_assert_false(retire_filter_has(&filter, line * RETIRE_LINE_SIZE,
+                                         true));
+    }
+    g_assert_true(retire_code_store(&t, 5));
+    g_assert_false(retire_code_store(&t, 5));
+    for (int i = 0; i < 2; i++) {
+        filter.slot[6].store = 6 * RETIRE_LINE_SIZE;
+        g_assert_true(retire_code_store(&t, 6));
+        g_assert_false(retire_filter_has(&filter, 6 * RETIRE_LINE_SIZE, true));
+    }
+    g_assert_true(retire_fetch_counts(&t, 5 * RETIRE_LINE_SIZE, 5, false));
+    g_assert_false(retire_fetch_known(&t, 5 * RETIRE_LINE_SIZE, 5));
+    g_assert_false(retire_fetch_line(&t, 5 * RETIRE_LINE_SIZE, 5));
+    g_assert_true(retire_code_store(&t, 6));
+    retire_tlb_free(&t);
+}
+
 static void test_no_memory(void)
 {
     RetireTlb t;
@@ -514,5 +546,6 @@ int main(int argc, char **argv)
     g_test_add_func("/tlb/data", test_data);
     g_test_add_func("/tlb/fetches", test_fetches);
     g_test_add_func("/tlb/lines", test_lines);
+    g_test_add_func("/tlb/code-store", test_code_store);
     return g_test_run();
 }

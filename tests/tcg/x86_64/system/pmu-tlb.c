@@ -65,6 +65,20 @@ PLACE(in_page_end);
 CODE(much_code, ".balign 64\n 2:\n" NOPS(8192) "dec %rbx\n jnz 2b")
 CODE(little_code, ".balign 64\n 2: nop\n" NOPS(2047) "dec %rbx\n jnz 2b")
 
+/* RBX times: code that changes code, and comes to it each time. */
+CODE(own_line, ".balign 64\n 2: movb $0x90, 1f(%rip)\n 1: nop\n dec %rbx\n"
+     " jnz 2b")
+CODE(next_line, ".balign 64\n 2: movb $0x90, 1f(%rip)\n jmp 1f\n .balign 64\n"
+     " 1: nop\n dec %rbx\n jnz 2b")
+CODE(next_line_often, ".balign 64\n 2: movw $0x9090, 1f(%rip)\n"
+     " lock incl 3f(%rip)\n lea 1f(%rip), %rdi\n mov $4, %ecx\n"
+     " mov $0x90, %al\n rep stosb\n jmp 1f\n .balign 64\n"
+     " 1: .fill 8, 1, 0x90\n dec %rbx\n jnz 2b\n jmp 4f\n 3: .long 0\n 4:")
+CODE(no_code, ".balign 64\n 2: incl 1f(%rip)\n dec %rbx\n jnz 2b\n jmp 3f\n"
+     " .balign 64\n 1: .long 0\n .balign 64\n 3:")
+/* RET at RSI */
+CODE(ret_again, "2: call *%rsi\n movb $0xc3, (%rsi)\n dec %rbx\n jnz 2b")
+
 static void stop(void)
 {
     wrmsr(MSR_GLOBAL_CTRL, 0);
@@ -277,6 +291,56 @@ static void test_l1i(void)
            "64 KiB of code again");
 }
 
+static void count_code_stores(void)
+{
+    stop();
+    wrmsr(MSR_EVTSEL(0), 0x04c3 | EVTSEL_USR | EVTSEL_EN);
+    wrmsr(MSR_PMC(0), 0);
+    wrmsr(MSR_GLOBAL_CTRL, 1);
+}
+
+static int64_t code_stores(void (*fn)(void), uint64_t times)
+{
+    Run r = { fn, 0, 0, 0, times };
+
+    count_code_stores();
+    run_it(&r);
+    return rdmsr(MSR_PMC(0));
+}
+
+static void test_code_stores(void)
+{
+    const uint64_t at = AREA + 2 * MIB_2;
+    const Run r = { ret_again, at, 0, 0, 10 };
+    uint64_t *pte = &tables[2][0];
+    int64_t n = code_stores(next_line, 100);
+    bool fault;
+
+    report(n == 99, "code changes another line: %ld of 99", n);
+    n = code_stores(next_line, 100);
+    report(n == 100, "and that has been executed before: %ld of 100", n);
+    n = code_stores(own_line, 100);
+    report(n == 100, "its own line: %ld of 100", n);
+    n = code_stores(next_line_often, 100);
+    report(n == 99, "in six stores each time: %ld of 99", n);
+    n = code_stores(no_code, 100);
+    report(!n, "data in a line of their own: %ld", n);
+
+    memset((void *)at, 0xc3, 1);
+    *pte &= ~(uint64_t)PTE_W;
+    write_cr3();
+    count_code_stores();
+    run_it(&r);
+    fault = regs.vector == PF;
+    *pte |= PTE_W;
+    write_cr3();
+    fault &= run() == EXIT;
+    n = rdmsr(MSR_PMC(0));
+    report(fault && n == 10, "in a page that is read-only at first: %ld of 10",
+           n);
+    stop();
+}
+
 static void map(void)
 {
     uint64_t cr3;
@@ -306,5 +370,6 @@ int main(void)
     test_data();
     test_code();
     test_l1i();
+    test_code_stores();
     return report_summary();
 }
