@@ -2,7 +2,6 @@
 /* AMD Lightweight Profiling: QMP query-lwp and "info lwp". */
 
 #include "qemu/osdep.h"
-#include "monitor/hmp-target.h"
 #include "monitor/monitor.h"
 #include "qapi/error.h"
 #include "lwp.h"

@@ -14,6 +14,7 @@
 #include "retire/retire-mem.h"
 #include "exec/helper-proto.h"
 #ifdef CONFIG_USER_ONLY
+#include "exec/page-protection.h"
 #include "user/page-protection.h"
 #endif
 #include "accel/tcg/cpu-ops.h"

@@ -8,7 +8,6 @@
 #include "system/tcg.h"
 #include "models.h"
 #ifndef CONFIG_USER_ONLY
-#include "hw/boards.h"
 #include "system/reset.h"
 #endif
 

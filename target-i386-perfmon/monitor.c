@@ -5,7 +5,6 @@
  */
 
 #include "qemu/osdep.h"
-#include "monitor/hmp-target.h"
 #include "monitor/hmp.h"
 #include "monitor/monitor.h"
 #include "qapi/error.h"

@@ -7,11 +7,14 @@
 #if QEMU_VERSION_MAJOR == 10 && QEMU_VERSION_MINOR == 0
 
 #include "exec/exec-all.h"
+#include "hw/qdev-properties.h"
 #include "system/cpu-timers.h"
 #ifdef CONFIG_TCG
 #include "exec/cpu_ldst.h"
 #endif
 #ifndef CONFIG_USER_ONLY
+#include "hw/boards.h"
+#include "monitor/hmp-target.h"
 #include "qapi/qapi-commands-misc-target.h"
 #endif
 #define INSN_START_WORDS TARGET_INSN_START_WORDS
@@ -25,16 +28,22 @@ static inline void retire_get_tb_state(CPUX86State *env, vaddr *pc,
 #else
 
 #include "exec/icount.h"
+#include "hw/core/qdev-properties.h"
 #include "exec/target_page.h"
 #include "exec/tlb-flags.h"
 #ifdef CONFIG_TCG
 #include "accel/tcg/cpu-ops.h"
 #include "accel/tcg/cpu-ldst.h"
+#include "accel/tcg/cpu-loop.h"
 #include "accel/tcg/helper-retaddr.h"
 #include "accel/tcg/probe.h"
 #include "exec/cpu-common.h"
 #endif
-#ifndef CONFIG_USER_ONLY
+#ifdef CONFIG_USER_ONLY
+#include "user/guest-host.h"
+#else
+#include "hw/core/boards.h"
+#include "monitor/hmp.h"
 #include "qapi/qapi-commands-misc-i386.h"
 #include "system/memory.h"
 #endif

@@ -7,7 +7,6 @@
 #include "cpu.h"
 #include "qemu/main-loop.h"
 #include "exec/translation-block.h"
-#include "hw/qdev-properties.h"
 #include "tcg/debug-assert.h"
 #include "compat.h"
 
