@@ -72,6 +72,25 @@ fetch_source() {
     fi
 }
 
+# fetch_pinned DIR SUMS: a source package of which SUMS has the SHA256 and the place
+# on the mirror of each file.  Fails if they are not all there.
+fetch_pinned() {
+    [ -f "$2" ] || return
+    if ! (cd "$1" 2>/dev/null && [ -f complete ] && verify_source); then
+        [ "${cache_locked:-}" ] || { cached fetch_pinned "$@"; return; }
+        uri=$(mirror) || exit 1
+        rm -rf "$1"
+        mkdir -p "$1"
+        while read -r sum place; do
+            say "fetching ${place##*/}"
+            /usr/lib/apt/apt-helper download-file "${uri%/}/$place" \
+                "$1/${place##*/}" "SHA256:$sum" > "$logs/fetch-pinned.log" 2>&1 ||
+                return
+        done < "$2"
+        touch "$1/complete"
+    fi
+}
+
 verify_source() {
     awk '/^Checksums-Sha256:/ { on = 1; next } /^[^ ]/ { on = 0 }
          on { print $1 "  " $3 }' ./*.dsc | sha256sum --quiet -c - 2>/dev/null

@@ -5,8 +5,9 @@
 #
 # scripts/lib.sh configures no build that works, whatever meson is installed by
 # then, and says why if it does; its locks keep others out and end with their
-# process; who fetches packages keeps the caller's suite; all scripts have a help; and scripts/boot takes both spellings.  Prints a
-# line of PASS or FAIL for each.
+# process; who fetches packages keeps the caller's suite; what is pinned is what
+# has been asked for; all scripts have a help; and scripts/boot takes both
+# spellings.  Prints a line of PASS or FAIL for each.
 set -u
 
 # shellcheck source=scripts/lib.sh
@@ -53,6 +54,28 @@ keeps_suite() {
 }
 
 check fetch-keeps-suite sh_of keeps_suite
+
+# A mirror with a source package, and one of which a file has changed
+# shellcheck disable=SC2317 # check calls it.
+pinned() {
+    mirror=$work/mirror
+    mkdir -p "$mirror/pool"
+    date > "$mirror/pool/a.tar"
+    a=$(sha256sum < "$mirror/pool/a.tar")
+    printf 'Checksums-Sha256:\n %s 1 a.tar\nFiles:\n' "${a%% *}" > "$mirror/pool/a.dsc"
+    dsc=$(sha256sum < "$mirror/pool/a.dsc")
+    echo "${dsc%% *}  pool/a.dsc" > "$work/sums"
+    echo "${a%% *}  pool/a.tar" >> "$work/sums"
+    QEMU_LWP_MIRROR=copy:$mirror cache_locked=1
+    fetch_pinned "$work/src" "$work/sums" > "$work/says" || return
+    echo changed >> "$mirror/pool/a.tar"
+    fetch_pinned "$work/src" "$work/sums" >> "$work/says" || return
+    ! fetch_pinned "$work/src2" "$work/sums" >> "$work/says" &&
+        [ ! -e "$work/src2/complete" ] &&
+        ! fetch_pinned "$work/src" "$work/none" >> "$work/says"
+}
+
+check fetch-pinned sh_of pinned
 
 # --- configuring --------------------------------------------------------------
 
