@@ -60,7 +60,7 @@ for seed in 0 1 2 3 4 5 6 7 8; do
         continue
     fi
     if "$top/tests/oracle/tlb-oracle" --seed $seed --count 1 \
-        "$bld/qemu-system-x86_64" "$tree/include/qemu" \
+        "$bld/qemu-system-x86_64" "$(dirname "$(find "$tree/include" -name qemu-plugin.h)")" \
         "$kernel/boot/vmlinuz-$version" \
         "$kernel/lib/modules/$version/kernel/arch/x86/kernel/msr.ko" \
         > "$log" 2>&1; then

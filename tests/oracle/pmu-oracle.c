@@ -19,7 +19,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <qemu-plugin.h>
+
+#include "plugin.h"
 
 QEMU_PLUGIN_EXPORT int qemu_plugin_version = QEMU_PLUGIN_VERSION;
 
@@ -163,7 +164,7 @@ static bool is_jump(const uint8_t *code, size_t len)
            (code[i] == 0x0f && (code[i + 1] & 0xf0) == 0x80);
 }
 
-static void translate(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
+static void translate(struct qemu_plugin_tb *tb, void *unused)
 {
     size_t n = qemu_plugin_tb_n_insns(tb);
 
@@ -195,7 +196,7 @@ static void translate(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
     }
 }
 
-static void vcpu_init(qemu_plugin_id_t id, unsigned vcpu)
+static void vcpu_init(unsigned vcpu, void *unused)
 {
     g_autoptr(GArray) list = qemu_plugin_get_registers();
 
@@ -211,7 +212,7 @@ static void vcpu_init(qemu_plugin_id_t id, unsigned vcpu)
     }
 }
 
-static void finish(qemu_plugin_id_t id, void *unused)
+static void finish(void *unused)
 {
     for (int i = 0; i < qemu_plugin_num_vcpus(); i++) {
         Cpu *cpu = qemu_plugin_scoreboard_find(cpus, i);
@@ -236,8 +237,6 @@ int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info,
     cpus = qemu_plugin_scoreboard_new(sizeof(Cpu));
     insns = qemu_plugin_scoreboard_u64_in_struct(cpus, Cpu, insns);
     last = qemu_plugin_scoreboard_u64_in_struct(cpus, Cpu, last);
-    qemu_plugin_register_vcpu_init_cb(id, vcpu_init);
-    qemu_plugin_register_vcpu_tb_trans_cb(id, translate);
-    qemu_plugin_register_atexit_cb(id, finish, NULL);
+    register_callbacks(id);
     return 0;
 }

@@ -29,7 +29,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <qemu-plugin.h>
+
+#include "plugin.h"
 
 QEMU_PLUGIN_EXPORT int qemu_plugin_version = QEMU_PLUGIN_VERSION;
 
@@ -43,6 +44,7 @@ typedef struct Cpu {
     FILE *out;
     bool on;
     struct qemu_plugin_register *regs[REGS];
+    bool has[REGS];             /* handles may be NULL */
 } Cpu;
 
 static const char *const names[][REGS] = {
@@ -83,7 +85,7 @@ static void start_with_state(unsigned vcpu, void *number)
         return;
     }
     for (int i = 0; i < REGS; i++) {
-        if (cpu->regs[i]) {
+        if (cpu->has[i]) {
             g_byte_array_set_size(buf, 0);
             qemu_plugin_read_register(cpu->regs[i], buf);
             memcpy(&state[i], buf->data, MIN(buf->len, sizeof(state[i])));
@@ -169,7 +171,7 @@ static bool is_entry(uint64_t pc)
     return false;
 }
 
-static void translate(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
+static void translate(struct qemu_plugin_tb *tb, void *unused)
 {
     size_t n = qemu_plugin_tb_n_insns(tb);
 
@@ -225,7 +227,7 @@ static FILE *create(const char *suffix)
     return f;
 }
 
-static void vcpu_init(qemu_plugin_id_t id, unsigned vcpu)
+static void vcpu_init(unsigned vcpu, void *unused)
 {
     Cpu *cpu = qemu_plugin_scoreboard_find(cpus, vcpu);
     g_autoptr(GArray) list = qemu_plugin_get_registers();
@@ -241,12 +243,13 @@ static void vcpu_init(qemu_plugin_id_t id, unsigned vcpu)
             if (!g_strcmp0(d->name, names[0][r]) ||
                 !g_strcmp0(d->name, names[1][r])) {
                 cpu->regs[r] = d->handle;
+                cpu->has[r] = true;
             }
         }
     }
 }
 
-static void finish(qemu_plugin_id_t id, void *unused)
+static void finish(void *unused)
 {
     bool ok = !fclose(code);
 
@@ -292,8 +295,6 @@ int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info,
     }
     code = create("code");
     cpus = qemu_plugin_scoreboard_new(sizeof(Cpu));
-    qemu_plugin_register_vcpu_init_cb(id, vcpu_init);
-    qemu_plugin_register_vcpu_tb_trans_cb(id, translate);
-    qemu_plugin_register_atexit_cb(id, finish, NULL);
+    register_callbacks(id);
     return 0;
 }
