@@ -261,23 +261,21 @@ static bool is_writable(CPUX86State *env, uint64_t addr, int mmu_idx)
 #ifdef CONFIG_USER_ONLY
     g_assert_not_reached();
 #else
-    /* Not probe_access(), which would have QEMU take the code away now. */
     CPUState *cs = env_cpu(env);
-    const CPUTLBDescFast *fast = &cs->neg.tlb.f[mmu_idx];
-    uintptr_t offset = (addr >> (TARGET_PAGE_BITS - CPU_TLB_ENTRY_BITS)) &
-                       fast->mask;
-    const CPUTLBEntry *entry = (void *)fast->table + offset;
-    bool can_do_io = cs->neg.can_do_io, found = true;
+    bool can_do_io = cs->neg.can_do_io, found;
     int error_code = env->error_code;
 
-    if ((qatomic_read(&entry->addr_idx[MMU_DATA_STORE]) &
-         (TARGET_PAGE_MASK | TLB_INVALID_MASK)) != (addr & TARGET_PAGE_MASK)) {
-        /* As in retire_mem_full() */
-        cs->neg.can_do_io = true;
-        found = x86_cpu_tlb_fill(cs, addr, 1, MMU_DATA_STORE, mmu_idx, true, 0);
-        cs->neg.can_do_io = can_do_io;
-        env->error_code = error_code;
+    if (retire_mem_entry(env, addr, MMU_DATA_STORE, mmu_idx)) {
+        return true;
     }
+    /*
+     * As in retire_mem_full(), but without probe_access(), which would have
+     * QEMU take the code of the page away now.
+     */
+    cs->neg.can_do_io = true;
+    found = x86_cpu_tlb_fill(cs, addr, 1, MMU_DATA_STORE, mmu_idx, true, 0);
+    cs->neg.can_do_io = can_do_io;
+    env->error_code = error_code;
     return found;
 #endif
 }

@@ -25,6 +25,8 @@ static inline void retire_get_tb_state(CPUX86State *env, vaddr *pc,
     cpu_get_tb_cpu_state(env, pc, cs_base, flags);
 }
 
+#define cpu_tlb_fast(cs, mmu_idx) (&(cs)->neg.tlb.f[mmu_idx])
+
 #else
 
 #include "exec/icount.h"

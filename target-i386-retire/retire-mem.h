@@ -63,7 +63,7 @@ static inline const CPUTLBEntry *retire_mem_entry(CPUX86State *env,
                                                   MMUAccessType type,
                                                   int mmu_idx)
 {
-    const CPUTLBDescFast *fast = &env_cpu(env)->neg.tlb.f[mmu_idx];
+    const CPUTLBDescFast *fast = cpu_tlb_fast(env_cpu(env), mmu_idx);
     uintptr_t offset = (addr >> (TARGET_PAGE_BITS - CPU_TLB_ENTRY_BITS)) &
                        fast->mask;
     const CPUTLBEntry *entry = (void *)fast->table + offset;
@@ -78,9 +78,10 @@ static inline CPUTLBEntryFull *retire_mem_full_of(CPUX86State *env,
                                                   const CPUTLBEntry *entry,
                                                   int mmu_idx)
 {
-    CPUTLB *tlb = &env_cpu(env)->neg.tlb;
+    CPUState *cs = env_cpu(env);
 
-    return &tlb->d[mmu_idx].fulltlb[entry - tlb->f[mmu_idx].table];
+    return &cs->neg.tlb.d[mmu_idx].fulltlb[entry -
+                                           cpu_tlb_fast(cs, mmu_idx)->table];
 }
 
 /*

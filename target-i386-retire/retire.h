@@ -79,8 +79,10 @@ static inline unsigned retire_tb_observers(uint64_t flags)
     return flags >> RETIRE_TB_OBSERVERS_SHIFT & RETIRE_ALL_OBSERVERS;
 }
 
+/* Whether any of @wants, all of which are flags of TBs, is wanted */
 static inline bool retire_wants(const CPUX86State *env, RetireWants wants)
 {
+    assert(!(wants & ~RETIRE_WANT_OF_TBS));
     return retire_tb_wants(env->retire_flags) & wants;
 }
 
