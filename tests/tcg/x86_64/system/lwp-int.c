@@ -51,6 +51,8 @@ CODE(loop, "mov $50, %ecx\n 1: dec %ecx\n jnz 1b")
 CODE(loads, "mov $45, %ecx\n 1: mov (%rdi), %eax\n add $64, %rdi\n"
      "dec %ecx\n jnz 1b")
 CODE(sti, "cli\n" INS "sti\n nop\n nop")
+CODE(sti_jcc, "cli\n" INS "cmp %eax, %eax\n sti\n jz 1f\n nop\n 1: cli\n nop")
+CODE(sti_rep, "cli\n" INS "mov $1, %ecx\n sti\n rep stosb\n cli\n nop")
 CODE(sti_hlt, "cli\n" INS "sti\n hlt\n nop")
 CODE(sti_ins_hlt, "cli\n sti\n" INS "hlt")
 CODE(storm, "mov $700, %ecx\n mov $1, %eax\n"
@@ -404,6 +406,15 @@ static void test_mask(void)
            "STI: it comes behind the next instruction");
     apic_write(EOI, 0);
     report(take() == 0 && idle(), "once");
+    /* The other exit of a block, in front of what would hold it back */
+    enter(0, sti_jcc);
+    report(run() == VECTOR && regs.rip == (uintptr_t)sti_jcc + INS_SIZE + 7,
+           "STI and a Jcc that is taken: behind that");
+    apic_write(EOI, 0);
+    enter(0, sti_rep);
+    report(run() == VECTOR && regs.rip == (uintptr_t)sti_rep + INS_SIZE + 9 &&
+           regs.rcx == 0, "STI and a REP with one iteration: behind that");
+    apic_write(EOI, 0);
     lwpins(0, 0, 0);
     report(requested(), "LWPINS of a kernel with IF = 0 requests one");
     report(interrupts(0, nops) == 1 && idle(), "which it takes with IF = 1");

@@ -337,6 +337,29 @@ static void test_msrs(void)
            "%s: #GP of WRMSR is the guest's", paging());
 }
 
+CODE(code_cr3, "mov %rbx, %cr3")
+CODE(code_cr4, "mov %rbx, %cr4")
+
+/* Reserved bits of control registers are not the hypervisor's business. */
+static void test_control_registers(void)
+{
+    for (int cr = 3; cr <= 4; cr++) {
+        void (*code)(void) = cr == 3 ? code_cr3 : code_cr4;
+
+        start(0);
+        set_guest(guest, 0, code);
+        intercept(guest, EXIT_EXCEPTION + GP, true);
+        guest->rbx = 1ull << 62;
+        report(enter(guest) == EXIT_EXCEPTION + GP && guest->vmcb.info1 == 0 &&
+               guest->vmcb.rip == (uintptr_t)code && guest->rbx == 1ull << 62,
+               "%s: reserved bits of CR%d are #GP", paging(), cr);
+        set_up(CODE64, (uintptr_t)code);
+        regs.rbx = 1ull << 62;
+        report(run() == GP && regs.error == 0 && regs.rip == (uintptr_t)code,
+               "%s: and without a guest", paging());
+    }
+}
+
 PROFILED(code_nops, ".rept 20\n nop\n .endr")
 
 /* §4.1: XCR0 is the guest's unless the hypervisor says otherwise. */
@@ -1160,6 +1183,7 @@ int main(void)
     for (int i = 0; i <= 1; i++) {
         nested = i;
         test_msrs();
+        test_control_registers();
         test_xsetbv();
         test_intercepts();
         test_exits();
