@@ -20,6 +20,7 @@ enum { DB = 1, BP = 3, OF = 4 };
 
 #define MSR_STAR        0xc0000081
 #define MSR_LSTAR       0xc0000082
+#define MSR_CSTAR       0xc0000083
 
 /*
  * Code for CPL 3, with nothing before its first instruction; each piece ends
@@ -651,6 +652,26 @@ static void test_flow(const char *name, uint16_t cs, uint64_t base,
 /* INTO enters the kernel only if there is an overflow. */
 CODE(code_into, "32", "nop\n into\n mov $0x7f, %al\n inc %al\n into\n nop")
 
+CODE(code_int32, "32", "")
+CODE(code_syscall32, "32", "syscall")
+
+/* What goes into a frame, or ECX, behind the last byte of a segment is 0. */
+static void test_segment_end(void)
+{
+    uint64_t base = (uintptr_t)code_int32 + 2;      /* the length of both */
+    bool ok;
+
+    set_segment(TEST_CODE, base, 0xfffff, ACC_CODE | ACC_USER, SEG_G | SEG_32);
+    enter(TEST_CODE, (uint32_t)-2);
+    ok = run() == EXIT && regs.rip == 0;
+    base = (uintptr_t)code_syscall32 + 2;
+    set_segment(TEST_CODE, base, 0xfffff, ACC_CODE | ACC_USER, SEG_G | SEG_32);
+    wrmsr(MSR_CSTAR, (uintptr_t)exit_user);
+    enter(TEST_CODE, (uint32_t)-2);
+    ok &= run() == EXIT && regs.cs == CODE64 && regs.rcx == 0;
+    report(ok, "INT n and SYSCALL at the end of a segment");
+}
+
 static void test_compat(void)
 {
     uint64_t base16 = (uintptr_t)code_flow16 - 0x1234;
@@ -674,6 +695,7 @@ static void test_compat(void)
     enter(USER_CODE32, (uintptr_t)code_into);
     report(run() == OF && counted(4, 0) && run() == EXIT && counted(5, 0),
            "INTO counts if it does nothing");
+    test_segment_end();
 }
 
 /* §8.6: NOP @n causes a record whose ring page is missing. */

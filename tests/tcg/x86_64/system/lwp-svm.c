@@ -360,6 +360,30 @@ static void test_control_registers(void)
     }
 }
 
+CODE(code_rdpmc, "rdpmc")
+
+/*
+ * Processors of AMD have four counters, whether or not CPUID announces more:
+ * these exit, and #GP of others comes first (APM volume 2, table 15-7).
+ */
+static void test_rdpmc(void)
+{
+    bool more = cpuid_reg(0x80000001, 0, 2) & CPUID_PERFCTR_CORE;
+
+    for (int i = 0; i < 8; i++) {
+        unsigned exit = i < (more ? 6 : 4) ? EXIT_RDPMC : EXIT_EXCEPTION + GP;
+
+        start(0);
+        set_guest(guest, 0, code_rdpmc);
+        intercept(guest, EXIT_RDPMC, true);
+        intercept(guest, EXIT_EXCEPTION + GP, true);
+        guest->rcx = i;
+        report(enter(guest) == exit &&
+               guest->vmcb.rip == (uintptr_t)code_rdpmc,
+               "%s: RDPMC of counter %d exits", paging(), i);
+    }
+}
+
 PROFILED(code_nops, ".rept 20\n nop\n .endr")
 
 /* §4.1: XCR0 is the guest's unless the hypervisor says otherwise. */
@@ -1184,6 +1208,7 @@ int main(void)
         nested = i;
         test_msrs();
         test_control_registers();
+    test_rdpmc();
         test_xsetbv();
         test_intercepts();
         test_exits();

@@ -261,19 +261,85 @@ static void test_watch_new(void)
     report(ok, "a data breakpoint in code that is new");
 }
 
-/* The frame of an exception may hit one: it is seen at the handler's start. */
+/*
+ * What is pushed for an exception or an interrupt may hit one: that is seen at
+ * the start of the handler, and what has been delivered is not forgotten.
+ */
 static void test_watch_frame(void)
+{
+    static const struct {
+        const char *name;
+        unsigned vector;
+        void (*handler)(void), (*code)(void), (*ready)(void);
+    } t[] = {
+        { "#UD", UD, skip_2, code_ud2 },
+        { "INT n", SOFT, go_back, code_int },
+        { "#PF", PF, map_page, code_load, unmap },
+        { "an interrupt", VECTOR, interrupt, nothing, self_ipi },
+    };
+
+    for (int i = 0; i < ARRAY_SIZE(t); i++) {
+        bool ok;
+
+        set_handler(t[i].vector, t[i].handler);
+        idt[t[i].vector].low &= ~(7ull << 32);      /* no IST, but RSP0 */
+        set_up(USER_CODE64, (uintptr_t)t[i].code);
+        regs.rflags |= FLAG_IF;
+        set_dr((uintptr_t)kernel_stack + sizeof(kernel_stack) - 8, 0xd0401);
+        if (t[i].ready) {
+            t[i].ready();
+        }
+        ok = run() == DB && regs.rip == (uintptr_t)t[i].handler &&
+             regs.cs == CODE64;
+        set_dr(0, 0x400);
+        report(ok && run() == EXIT, "a data breakpoint on the stack of %s",
+               t[i].name);
+        reset_handler(t[i].vector);
+    }
+}
+
+CODE(push_watched, "pushq watched(%rip)\n nop")
+
+/* What faults behind an access that hits one has not been done. */
+static void test_watch_fault(void)
 {
     bool ok;
 
-    set_handler(UD, skip_2);
-    idt[UD].low &= ~(7ull << 32);               /* no IST, but RSP0 */
-    set_up(USER_CODE64, (uintptr_t)code_ud2);
-    set_dr((uintptr_t)kernel_stack + sizeof(kernel_stack) - 8, 0xd0401);
-    ok = run() == DB && regs.rip == (uintptr_t)skip_2 && regs.cs == CODE64;
+    unmap();
+    set_dr((uintptr_t)&watched[1], 0xf0401);
+    set_up(USER_CODE64, (uintptr_t)push_watched);
+    regs.rsp = WINDOW + 5 * PAGE + 8;
+    ok = run() == PF && regs.rip == (uintptr_t)push_watched;
+    set_pte(5, PTE_ALL);
+    ok &= run() == DB && regs.rip == (uintptr_t)push_watched + 6 &&
+          regs.rsp == WINDOW + 5 * PAGE && run() == EXIT;
     set_dr(0, 0x400);
-    reset_handler(UD);
-    report(ok, "a data breakpoint on an exception's stack");
+    report(ok, "a data breakpoint of a PUSH that faults");
+}
+
+CODE(port_to_watched, "insb\n nop")
+
+/* It is one exception with the breakpoint of a port. */
+static void test_watch_port(void)
+{
+    enum { CR4_DE = 1 << 3, IOPL_3 = 3 << 12, PORT = 0x80 };
+    uint64_t dr6;
+    bool ok;
+
+    write_cr4(read_cr4() | CR4_DE);
+    asm volatile("mov %0, %%dr6\n mov %1, %%dr1"
+                 : : "r" (0ull), "r" ((uint64_t)PORT));
+    set_dr((uintptr_t)&watched[1], 0x2d0405);
+    set_up(USER_CODE64, (uintptr_t)port_to_watched);
+    regs.rflags |= IOPL_3;
+    regs.rdi = (uintptr_t)&watched[1];
+    regs.rdx = PORT;
+    ok = run() == DB && regs.rip == (uintptr_t)port_to_watched + 1;
+    asm volatile("mov %%dr6, %0" : "=r" (dr6));
+    ok &= (dr6 & 15) == 3 && run() == EXIT;
+    set_dr(0, 0x400);
+    write_cr4(read_cr4() & ~CR4_DE);
+    report(ok, "a data breakpoint of INS from a port that has one");
 }
 
 static void set_break(void)
@@ -614,6 +680,8 @@ int main(void)
     write_cr4(read_cr4() | CR4_PCE);
     init_entries();
     test_watch_frame();
+    test_watch_fault();
+    test_watch_port();
     start_lwp(1);
     report(slwpcb() == user_cb, "LWP is enabled beside the counters");
     report(rdmsr(MSR_PLATFORM_INFO) == CPUID_FAULT &&
