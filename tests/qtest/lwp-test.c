@@ -105,6 +105,20 @@ static void test_features(gconstpointer opaque)
     qtest_quit(qts);
 }
 
+/* A machine of an earlier release has L3 in CPUID[0x8000001D] as it had. */
+static void test_old_machine(void)
+{
+    static const char *const machines[] = { "pc", "pc-i440fx-9.2" };
+
+    for (int i = 0; i < G_N_ELEMENTS(machines); i++) {
+        QTestState *qts = qtest_initf("-machine %s -accel tcg -S -cpu max",
+                                      machines[i]);
+
+        g_assert_cmpint(qom_get_bool(qts, "x-l3-cache-topoext"), ==, i == 0);
+        qtest_quit(qts);
+    }
+}
+
 /* What QEMU has to say about a CPU. */
 static char *warnings(const char *accel, const char *cpu)
 {
@@ -1448,6 +1462,7 @@ int main(int argc, char **argv)
         qtest_add_data_func(path, t, test_features);
     }
     qtest_add_func("/lwp/features/warning", test_warning);
+    qtest_add_func("/lwp/features/old-machine", test_old_machine);
     qtest_add_func("/lwp/features/expansion", test_expansion);
     qtest_add_func("/lwp/features/properties", test_properties);
     qtest_add_func("/lwp/features/aliases", test_aliases);
