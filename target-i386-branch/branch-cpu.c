@@ -160,6 +160,33 @@ static void branch_info(X86CPU *cpu, PmuInfo *info)
     }
 }
 
+static void branch_show(const PmuInfo *pmu, GString *text)
+{
+    const PmuBranchInfo *info = pmu->branches;
+    int n = 0;
+
+    if (!info) {
+        return;
+    }
+    g_string_append_printf(text, "  branch records: %s, %" PRId64 "%s\n",
+                           info->kind, info->depth,
+                           info->recording ? ", recording" : "");
+    for (PmuBranchRecordList *l = info->records; l; l = l->next) {
+        const PmuBranchRecord *r = l->value;
+
+        g_string_append_printf(text, "  branch %d: %016" PRIx64 " -> %016"
+                               PRIx64, n++, r->from, r->to);
+        if (r->has_info) {
+            g_string_append_printf(text, " info %016" PRIx64, r->info);
+        }
+        g_string_append_c(text, '\n');
+    }
+    if (info->has_ds_area) {
+        g_string_append_printf(text, "  BTS %s, DS_AREA=%016" PRIx64 "\n",
+                               info->bts ? "on" : "off", info->ds_area);
+    }
+}
+
 const PerfmonUnit branch_unit = {
     .supported = branch_supported,
     .expand_features = branch_expand_features,
@@ -171,5 +198,6 @@ const PerfmonUnit branch_unit = {
     .task_commit = branch_cpu_task_commit,
     .last_branches = last_branches,
     .info = branch_info,
+    .show = branch_show,
     .loaded = branch_cpu_loaded,
 };

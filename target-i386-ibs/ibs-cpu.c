@@ -343,6 +343,19 @@ static const VMStateDescription vmstate_ibs = {
     }
 };
 
+static void ibs_show(const PmuInfo *info, GString *text)
+{
+    if (info->has_ibs_fetch_ctl) {
+        g_string_append_printf(text, "  IBS fetch: CTL=%016" PRIx64 "\n",
+                               info->ibs_fetch_ctl);
+    }
+    if (info->has_ibs_op_ctl) {
+        g_string_append_printf(text, "  IBS op: CTL=%016" PRIx64 " RIP=%016"
+                               PRIx64 "\n", info->ibs_op_ctl,
+                               info->ibs_op_rip);
+    }
+}
+
 const PerfmonUnit ibs_unit = {
     .supported = ibs_supported,
     .expand_features = ibs_expand_features,
@@ -350,5 +363,6 @@ const PerfmonUnit ibs_unit = {
     .event = ibs_event,
     .msr = ibs_msr,
     .info = ibs_info,
+    .show = ibs_show,
     .vmsd = &vmstate_ibs,
 };

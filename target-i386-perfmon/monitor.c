@@ -90,28 +90,6 @@ static void print_counter(Monitor *mon, const PmuCounterInfo *c)
     monitor_printf(mon, c->event ? ": %s\n" : "\n", c->event);
 }
 
-static void print_branches(Monitor *mon, const PmuBranchInfo *info)
-{
-    int n = 0;
-
-    monitor_printf(mon, "  branch records: %s, %" PRId64 "%s\n", info->kind,
-                   info->depth, info->recording ? ", recording" : "");
-    for (PmuBranchRecordList *l = info->records; l; l = l->next) {
-        const PmuBranchRecord *r = l->value;
-
-        monitor_printf(mon, "  branch %d: %016" PRIx64 " -> %016" PRIx64, n++,
-                       r->from, r->to);
-        if (r->has_info) {
-            monitor_printf(mon, " info %016" PRIx64, r->info);
-        }
-        monitor_printf(mon, "\n");
-    }
-    if (info->has_ds_area) {
-        monitor_printf(mon, "  BTS %s, DS_AREA=%016" PRIx64 "\n",
-                       info->bts ? "on" : "off", info->ds_area);
-    }
-}
-
 void hmp_info_pmu(Monitor *mon, const QDict *qdict)
 {
     g_autoptr(PmuInfoList) list = qmp_query_pmu(NULL);
@@ -132,9 +110,6 @@ void hmp_info_pmu(Monitor *mon, const QDict *qdict)
         for (PmuCounterInfoList *c = info->counters; c; c = c->next) {
             print_counter(mon, c->value);
         }
-        if (info->branches) {
-            print_branches(mon, info->branches);
-        }
         if (info->has_pebs_enable) {
             monitor_printf(mon, "  PEBS_ENABLE=%016" PRIx64 " PEBS_DATA_CFG=%08"
                            PRIx64 " armed=%016" PRIx64 "\n", info->pebs_enable,
@@ -144,13 +119,11 @@ void hmp_info_pmu(Monitor *mon, const QDict *qdict)
             monitor_printf(mon, "  PEBS_LD_LAT_THRESHOLD=%04" PRIx64 "\n",
                            info->load_latency);
         }
-        if (info->has_ibs_fetch_ctl) {
-            monitor_printf(mon, "  IBS fetch: CTL=%016" PRIx64 "\n",
-                           info->ibs_fetch_ctl);
-        }
-        if (info->has_ibs_op_ctl) {
-            monitor_printf(mon, "  IBS op: CTL=%016" PRIx64 " RIP=%016" PRIx64
-                           "\n", info->ibs_op_ctl, info->ibs_op_rip);
+        PERFMON_FOREACH(u, show) {
+            g_autoptr(GString) text = g_string_new("");
+
+            (*u)->show(info, text);
+            monitor_puts(mon, text->str);
         }
     }
 }

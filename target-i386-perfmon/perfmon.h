@@ -68,6 +68,8 @@ typedef struct PerfmonUnit {
     void (*last_branches)(X86CPU *cpu, PerfmonBranch *last, unsigned n);
     /* For the monitor, on the CPU's own thread */
     void (*info)(X86CPU *cpu, struct PmuInfo *info);
+    /* For people, what it has put there itself */
+    void (*show)(const struct PmuInfo *info, GString *text);
     /* The events that there are, for people; on any thread */
     void (*events)(X86CPU *cpu, GString *text);
     /* The CPU's state has been loaded; false: it is not this CPU's. */
