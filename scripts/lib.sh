@@ -26,6 +26,9 @@ fi
 logs=$build/logs
 started=$(date +%s)
 
+# Programs of ours among QEMU's qtests; what each needs is in docs/submitting.md.
+our_qtests='lwp-test lwp-models-test pmu-test pmu-models-test branch-test ibs-test'
+
 mkdir -p "$logs" "$cache"
 
 say() {

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * AMD's Instruction-Based Sampling under TCG: features, properties, CPU
+ * hot-plug, and migration of a guest that has a sample ahead.
+ */
+
+#include "qemu/osdep.h"
+#include "pmu-guest.h"
+
+/* Which CPUs have it, and what of it */
+static void test_features(void)
+{
+    assert_has("EPYC,pmu=on", "ibs", true);
+    assert_has("EPYC,pmu=on", "ibs-zen4", false);
+    assert_has("EPYC-Genoa,pmu=on", "ibs-zen4", true);
+    assert_has("EPYC", "ibs", false);
+    assert_has("EPYC,pmu=on,ibs=off", "ibs-op-sam", false);
+    assert_has("EPYC,pmu=on,ibs=off,ibs-op-sam=on", "ibs-op-sam", false);
+    assert_has("EPYC,pmu=on,extapic=off", "ibs", false);
+    assert_has("EPYC,pmu=on,extapic=off,ibs=on", "ibs-op-sam", false);
+    assert_has("EPYC,pmu=on,apic=off", "ibs", false);
+    assert_has("EPYC,pmu=on,ibs-op-sam=off", "ibs-op-cnt", false);
+    assert_has("EPYC,pmu=on,ibs-op-sam=off", "ibs-fetch-ctl-extd", true);
+    assert_has("EPYC,pmu=on,ibs-fetch-sam=off", "ibs-fetch-ctl-extd", false);
+    assert_has("max,pmu=on", "ibs", false);
+}
+
+static void test_properties(void)
+{
+    static const PropertyTest t[] = {
+        { "EPYC,pmu=on,ibs=off,ibs-op-sam=on,enforce",
+          "TCG doesn't support requested features" },
+    };
+
+    check_properties(t, G_N_ELEMENTS(t));
+}
+
+/* IBS with a sample ahead, and what no processor could have sent */
+static void test_migrate(void)
+{
+    enum { REG = 4, OP_CTL = REG + 3 * 8, OP_DATA2 = REG + 6 * 8,
+           COUNTS = REG + 14 * 8, EXTENDED = COUNTS + 3 * 4,
+           SIZE = EXTENDED + 5 * 4 };
+    static const struct {
+        unsigned offset, bytes;
+        uint64_t val;
+    } t[] = {
+        { OP_CTL, 8, 1ull << 63 }, { OP_DATA2, 8, 0x100 },
+        { COUNTS, 4, 1 << 20 }, { COUNTS + 4, 4, 1 << 27 },
+        { COUNTS + 8, 4, 0 }, { EXTENDED, 4, 0x20000 },
+    };
+    const char *cpu = "max,family=23,model=1,pmu=on", *name = "cpu/pmu/ibs";
+    /* As far away as can be, by ops */
+    const uint64_t op_ctl = 0xc0011033, ctl = 0x7faffff;
+    g_autofree char *before = NULL, *after = NULL, *hmp = NULL;
+    char *section, *loaded, old[SIZE];
+    size_t size[2];
+    Guest g;
+
+    guest_init(&g);
+    guest_start(&g, cpu, "-S -smp 1");
+    guest_prepare_all(&g, 1);
+    for (int i = 0; i < G_N_ELEMENTS(reads); i++) {
+        qtest_writel(g.qts, AREA(0) + READS + 4 * i, op_ctl);
+    }
+    for (int i = 0; i < 4; i++) {
+        write_msr(&g, AREA(0) + WRITES + 12 * i, op_ctl, ctl);
+    }
+    guest_cont(&g);
+    guest_wait(&g, 0, SEQ, 1);
+    guest_save(&g);
+    g_assert_true(g_file_get_contents(g.stream, &before, &size[0], NULL));
+    section = memmem(before, size[0], name, strlen(name));
+    g_assert_nonnull(section);
+    section += strlen(name);
+    g_assert_cmphex(ldq_be_p(section + OP_CTL), ==, ctl);
+    g_assert_cmphex(ldl_be_p(section + COUNTS + 4), >, 0);
+    g_assert_cmphex(ldl_be_p(section + EXTENDED), ==, 0x10000);
+    assert_load_fails(&g, "max,family=23,model=1,pmu=on,extapic=off",
+                      "inconsistent registers of IBS");
+    memcpy(old, section, SIZE);
+    for (int i = 0; i < G_N_ELEMENTS(t); i++) {
+        put(section, t[i].offset, t[i].bytes, t[i].val);
+        g_assert_true(g_file_set_contents(g.stream, before, size[0], NULL));
+        assert_load_fails(&g, cpu, "inconsistent registers of IBS");
+        memcpy(section, old, SIZE);
+    }
+    g_assert_true(g_file_set_contents(g.stream, before, size[0], NULL));
+    g_assert_true(guest_load(&g, cpu, "-S"));
+    hmp = qtest_hmp(g.qts, "info pmu");
+    g_assert_nonnull(strstr(hmp, "IBS op: CTL="));
+    guest_save(&g);
+    g_assert_true(g_file_get_contents(g.stream, &after, &size[1], NULL));
+    loaded = memmem(after, size[1], name, strlen(name));
+    g_assert_nonnull(loaded);
+    g_assert_cmpmem(loaded + strlen(name), SIZE, section, SIZE);
+    g_clear_pointer(&after, g_free);
+    /* RESET leaves nothing to be sent. */
+    g_assert_true(guest_load(&g, cpu, "-S"));
+    qtest_qmp_assert_success(g.qts, "{ 'execute': 'system_reset' }");
+    qtest_qmp_eventwait(g.qts, "RESET");
+    guest_save(&g);
+    g_assert_true(g_file_get_contents(g.stream, &after, &size[1], NULL));
+    g_assert_null(memmem(after, size[1], name, strlen(name)));
+    guest_cleanup(&g);
+}
+
+/* A CPU that has other registers of IBS is refused. */
+static void test_hotplug(void)
+{
+    Guest g;
+
+    guest_init(&g);
+    guest_start(&g, "max,family=23,model=1,pmu=on",
+                "-S -smp 1,sockets=2,maxcpus=2");
+    assert_other(qtest_qmp(g.qts, PLUG ", 'ibs': false } }"));
+    assert_other(qtest_qmp(g.qts, PLUG ", 'ibs-op-cnt': false } }"));
+    qtest_qmp_assert_success(g.qts, PLUG " } }");
+    guest_cleanup(&g);
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+
+    qtest_add_func("/ibs/features", test_features);
+    qtest_add_func("/ibs/properties", test_properties);
+
+    /* The guest of the others runs in 64-bit mode. */
+    if (!g_str_equal(qtest_get_arch(), "x86_64")) {
+        return g_test_run();
+    }
+    qtest_add_func("/ibs/migrate", test_migrate);
+    qtest_add_func("/ibs/hotplug", test_hotplug);
+    return g_test_run();
+}
