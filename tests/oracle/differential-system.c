@@ -10,6 +10,7 @@
  */
 
 #include "pmu-kernel.h"
+#include "lwp-kernel.h"
 #include "differential.h"
 
 enum {

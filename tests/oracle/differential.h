@@ -29,7 +29,7 @@ void enter32(void);
 void on_pmi(void);
 void on_amd_pmi(void);
 
-#ifdef LWP_KERNEL
+#ifdef TEST_KERNEL
 enum {
     GUARD = 6, BAD = 4,         /* pages of the window */
     NMI = 2, PROTECT = 33, NOTHING = 34,

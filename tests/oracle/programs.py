@@ -16,7 +16,7 @@ SCRATCH = 4 * PAGE
 CONSTANTS = [(i * 0x9e3779b9 + 0x7f4a7c15) & 0xffffffff for i in range(64)]
 
 USR, OS, INT, EN = (1 << n for n in (16, 17, 20, 22))
-WINDOW = 0x40000000             # lwp-kernel.h
+WINDOW = 0x40000000             # kernel.h
 
 
 def lg_of(addr):

@@ -12,7 +12,7 @@
 #include <semaphore.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#if LWP_64BIT
+#if TEST_64BIT
 #include <asm/prctl.h>
 #else
 #include <asm/ldt.h>
@@ -47,7 +47,7 @@ enum { DME = 4, CNH, RNH };
 #define DAV             0x1000      /* Figure 2-5, in the record's flags */
 #define SRC(source)     ((source) << 13)
 
-#if LWP_64BIT
+#if TEST_64BIT
 #define WORD "8"
 #define IRET "iretq"
 #define SEG "gs"
@@ -336,7 +336,7 @@ static void test_records(void)
             ".endr\n dec %%ecx\n jnz 77b", p, 0, 0);
         for (unsigned k = 0; k < records(); k++) {
             unsigned nth = k * (n + 1) + n;
-            int size = 3 + 1 + 3 + 3 + 6 + LWP_64BIT;
+            int size = 3 + 1 + 3 + 3 + 6 + TEST_64BIT;
 
             ok &= miss_is(&ring[k], DRAM, lwp_ip + nth % 8 / 2 * size +
                           (nth % 2 ? 7 : 0), p + nth * LINE + 5);
@@ -389,7 +389,7 @@ static void test_segment_base(void)
 {
     char *p = fresh(PAGE);
 
-#if LWP_64BIT
+#if TEST_64BIT
     syscall(SYS_arch_prctl, ARCH_SET_GS, p);
 #else
     struct user_desc desc = {
@@ -533,7 +533,7 @@ static void test_integer(void)
     kind_with(1, "mov %%gs, 4" SI, "77: lgs " SI ", %%eax");
     kind_with(1, "mov %%ss, 4" SI, "77: lss " SI ", %%eax");
     kind(1, "77: verr " SI);
-#if LWP_64BIT
+#if TEST_64BIT
     kind(1, "77: movslq " SI ", %%rax");
 #else
     kind_with(1, "mov %%fs, 4" SI, "77: lfs " SI ", %%eax");
@@ -587,7 +587,7 @@ static void test_stack(void)
               "pushf\n pop " R "dx" "\n mov %%edx, 8" SI "\n"
               "mov %%esi, 12" SI "\n mov %%ss, 16" SI,
               stack("77: iretl\n 88:"));
-#if !LWP_64BIT
+#if !TEST_64BIT
     kind_with(1, "mov %%esp, 4" SI "\n mov %%ebp, 8" SI, stack("77: popa"));
     kind(STORE, stack("77: pusha"));
 #endif
@@ -729,7 +729,7 @@ static void test_atomics(void)
     kind(1, "77: lock cmpxchg8b " SI);
     kind(1, "xor %%eax, %%eax\n xor %%edx, %%edx\n 77: cmpxchg8b " SI);
     kind(1, "xor %%eax, %%eax\n xor %%edx, %%edx\n 77: lock cmpxchg8b " SI);
-#if LWP_64BIT
+#if TEST_64BIT
     kind(1, "77: cmpxchg16b " SI);
     kind(1, "77: lock cmpxchg16b " SI);
     kind(1, "xor %%eax, %%eax\n xor %%edx, %%edx\n 77: cmpxchg16b " SI);
@@ -778,7 +778,7 @@ static void test_crossings(void)
     kind_at(1, LINE - 2, "mov %%gs, 4" SI, "77: lgs " SI ", %%eax");
     kind_at(1, LINE - 4, address_of("88f", "") "mov %%cs, 4" SI,
             "77: ljmp *" SI "\n 88:");
-#if !LWP_64BIT
+#if !TEST_64BIT
     kind_at(1, LINE - 4, "movl $9, 4" SI, "mov $5, %%eax\n 77: bound %%eax, "
             SI);
 #endif
@@ -1080,7 +1080,7 @@ static void test_ip_filter(void)
 static void test_clocks(void)
 {
     int interval = 5 * latency[DRAM] - 1;
-    unsigned n = 0, insn = LWP_64BIT ? 4 : 3;
+    unsigned n = 0, insn = TEST_64BIT ? 4 : 3;
     uint64_t clocks = 0;
     char *p = fresh(128 * LINE);
     bool ok = true;
@@ -1214,7 +1214,7 @@ static void test_missing_ring(void)
 
     catch(SIGSEGV, on_missing_ring);
     for (int i = 0; i < 4; i++) {
-        int n = intervals[i], insn = LWP_64BIT ? 2 + 7 : 2 + 6;
+        int n = intervals[i], insn = TEST_64BIT ? 2 + 7 : 2 + 6;
         char *p = fresh(128 * LINE);
         bool ok = true;
 

@@ -290,7 +290,7 @@ static void test_random(void)
 static void test_code(void)
 {
     static const uint8_t code[] = {
-#if LWP_64BIT
+#if TEST_64BIT
         0x8f, 0xea, 0xc0, 0x12, 0xc0, 0x34, 0x12, 0, 0, /* lwpins rdi, eax */
 #else
         0x8f, 0xea, 0x40, 0x12, 0xc0, 0x34, 0x12, 0, 0, /* lwpins edi, eax */

@@ -233,7 +233,7 @@ static void put(Op *op, uint64_t bytes, unsigned n)
 /* MOV of an immediate of the register's size */
 static void put_mov(Op *op, int reg, uint64_t val)
 {
-    if (LWP_64BIT) {
+    if (TEST_64BIT) {
         put(op, reg < 8 ? 0x48 : 0x49, 1);
     }
     put(op, 0xb8 + (reg & 7), 1);
@@ -274,7 +274,7 @@ static void gen_lwp(Op *op)
     uint8_t *start;
 
     /* No LWPCB that nobody knows: its ring could be anywhere. */
-    for (int r = EAX; r < (LWP_64BIT ? 16 : 8); r++) {
+    for (int r = EAX; r < (TEST_64BIT ? 16 : 8); r++) {
         if (r != ESP) {
             put_mov(op, r, one_in(4) ? no_address() : cb_address());
         }
@@ -288,9 +288,9 @@ static void gen_lwp(Op *op)
             ud |= prefix == 0x66 || prefix >= 0xf0;
             toggled |= prefix == 0x67;
         }
-        addr16 = toggled && !LWP_64BIT;
+        addr16 = toggled && !TEST_64BIT;
     }
-    if (LWP_64BIT && one_in(16)) {
+    if (TEST_64BIT && one_in(16)) {
         put(op, 0x40 + below(16), 1);           /* REX */
         ud = true;
     }
@@ -311,12 +311,12 @@ static void gen_lwp(Op *op)
     }
 
     ud |= map != 9 && map != 10;
-    ud |= !LWP_64BIT && (xop1 & 0xc0) != 0xc0;
+    ud |= !TEST_64BIT && (xop1 & 0xc0) != 0xc0;
     ud |= opcode != 0x12 || (xop2 & 7);
     reg = modrm >> 3 & 7;
     ud |= reg > 1;
     if (map == 9) {
-        unsigned vvvv = LWP_64BIT ? 0x78 : 0x38;
+        unsigned vvvv = TEST_64BIT ? 0x78 : 0x38;
 
         ud |= modrm < 0xc0 || (xop2 & vvvv) != vvvv;
     }
@@ -428,7 +428,7 @@ static void gen_call(Op *op)
 /* Code that rewrites what is right behind it: MOV $N, %eax */
 static void gen_rewrite(Op *op)
 {
-    uint8_t *target = op->p + 1 + sizeof(void *) + LWP_64BIT + 6;
+    uint8_t *target = op->p + 1 + sizeof(void *) + TEST_64BIT + 6;
 
     self->what = "code that changes";
     put_mov(op, EDI, (uintptr_t)target + 1);
@@ -448,7 +448,7 @@ static void (*const generators[])(Op *) = {
 /* Registers that are kept, and the call */
 static void __attribute__((naked, noinline)) call_code(void *code)
 {
-#if LWP_64BIT
+#if TEST_64BIT
     asm("push %rbx\n push %rbp\n push %r12\n push %r13\n push %r14\n"
         "push %r15\n push %rax\n call *%rdi\n pop %rcx\n"
         "pop %r15\n pop %r14\n pop %r13\n pop %r12\n pop %rbp\n pop %rbx\n"
@@ -519,7 +519,7 @@ static void iterate(void)
     /* Start with LWP enabled, or not, in most cases. */
     if (!one_in(4)) {
         put_mov(&op, EAX, cb_address());
-        PUT(&op, 0x8f, 0xe9, LWP_64BIT ? 0xf8 : 0x78, 0x12, 0xc0);
+        PUT(&op, 0x8f, 0xe9, TEST_64BIT ? 0xf8 : 0x78, 0x12, 0xc0);
         op.may |= SEGV;
         n++;
     }

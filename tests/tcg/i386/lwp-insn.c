@@ -102,7 +102,7 @@ static void test_enable(void)
 
 static void test_truncation(void)
 {
-#if LWP_64BIT
+#if TEST_64BIT
     unsigned long reg = (uintptr_t)cb | 0xdeadbeefull << 32;
     LwpCb *high = (LwpCb *)0x7a5512340000ull;
 
@@ -278,7 +278,7 @@ static void test_gp(void)
     check_gp(cb, r, 0, "BufferSize 0");
     check_gp(cb, r, 1023, "BufferSize 1023");
     check_gp(cb, r, 0xf0000000 | 992, "BufferSize 992 with Random 15");
-#if LWP_64BIT
+#if TEST_64BIT
     check_gp((LwpCb *)0x800000000000ull, 0, 0, "LWPCB non-canonical");
     check_gp((LwpCb *)0xffff7fffffffff00ull, 0, 0, "LWPCB negative hole");
     check_gp((LwpCb *)(0x800000000000ull - lwp_cb_size() + 8), 0, 0,
@@ -345,7 +345,7 @@ static void test_switch(void)
 /* Register @r, @rd its low half; its value is saved in @save. */
 #define INS_REG(r, rd, save, in, v) \
     do { \
-        unsigned long val_ = HIGH + lwp_checks; \
+        unsigned long val_ = HIGH + test_checks; \
         start(0, 0, 0); \
         asm volatile("mov %%" r ", %%" save "\n" \
                      "mov %%" v ", %%" r "\n" \
@@ -374,7 +374,7 @@ static void test_switch(void)
         report(p_ == cb && slwpcb() == cb, "LLWPCB and SLWPCB %s", r); \
     } while (0)
 
-#if LWP_64BIT
+#if TEST_64BIT
 #define EACH_REGISTER(X) \
     do { \
         X("rax", "eax", "rcx", "d", "rdx"); \
@@ -450,7 +450,7 @@ static void test_record(void)
                "LWPINS %s", mem); \
     } while (0)
 
-#if LWP_64BIT
+#if TEST_64BIT
 static uint32_t in_data __attribute__((used)) = 0xfeedbeef;
 #else
 static struct user_desc ldt_entry = {
@@ -474,7 +474,7 @@ static void test_memory(void)
     INS_MEM("0x10000ffc", 0, 0);
     INS_MEM("%%es:(" R "bx)", w, 0);
     INS_MEM("%%cs:(" R "bx)", w, 0);
-#if LWP_64BIT
+#if TEST_64BIT
     INS_MEM("in_data(%%rip)", 0, 0);
     INS_MEM("(%%ebx)", w | 7ull << 32, 0);
     INS_MEM("4(%%ebx, %%esi, 2)", (w - 8) | 7ull << 32, 2 | 9ull << 32);
@@ -860,7 +860,7 @@ static void test_xrstor_checks(void)
         { "head = size", c, r, 1024, 1024, 0 },
         { "huge head", c, r, 1024, 0xffffffe0, 0 },
         { "unaligned head", c, r, 1024, 95, 64 },
-#if LWP_64BIT
+#if TEST_64BIT
         { "LWPCB non-canonical", 1ull << 47, r, 1024, 0, -1 },
         { "LWPCB ends in the hole", (1ull << 47) - lwp_cb_size() + 8,
           r, 1024, 0, -1 },

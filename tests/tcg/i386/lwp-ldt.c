@@ -18,7 +18,7 @@ enum { IRE = 2, BRE = 3 };
 
 #define FLAG(event)     (1u << (event))
 
-#if LWP_64BIT
+#if TEST_64BIT
 
 /* qemu-x86_64 does not run 32-bit code. */
 int main(void)

@@ -18,7 +18,7 @@ enum { IRE = 2, BRE, CNH = 5, RNH };
 static LwpCb cb;
 static LwpRecord *ring;
 
-#if LWP_64BIT
+#if TEST_64BIT
 #define JCXZ "jrcxz"
 #else
 #define JCXZ "jecxz"
@@ -142,7 +142,7 @@ static void test_loop(void)
     profile("mov $5000, %%ecx\n"
             "lwp_loop: nop\n dec %%ecx\n jnz lwp_loop\n");
     for (unsigned k = 0; k < records(); k++) {
-        static const int offset[] = { 0, 1, LWP_64BIT ? 3 : 2 };
+        static const int offset[] = { 0, 1, TEST_64BIT ? 3 : 2 };
         unsigned nth = k * 100 + 99 - 1;    /* in the loop */
 
         ok &= ring[k].ip == loop + offset[nth % 3];
@@ -478,7 +478,7 @@ static void test_missing_page(void)
 }
 
 /* Profile @before, mprotect() of the ring to nothing, and @behind. */
-#if LWP_64BIT
+#if TEST_64BIT
 #define PROTECT_RING(before, behind) \
     asm volatile("llwpcb %0\n" before "mov $10, %%eax\n syscall\n" behind \
                  "xor %%eax, %%eax\n llwpcb %%rax" \

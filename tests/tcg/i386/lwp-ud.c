@@ -7,7 +7,7 @@
 #define ARRAY_SIZE(a)   (sizeof(a) / sizeof((a)[0]))
 
 enum { IN32 = 1, IN64 = 2, BOTH = IN32 | IN64, NONE = 0 };
-#if LWP_64BIT
+#if TEST_64BIT
 #define THIS            IN64
 #define CLOBBERS        "r9", "memory", "cc"
 #else
@@ -95,7 +95,7 @@ static const struct {
     { "f3 lwpins", 10, NONE, { 0xf3, 0x8f, 0xea, 0x78, 0x12, 0xc0 } },
     { "f0 lwpins (rdx)", 10, NONE, { 0xf0, 0x8f, 0xea, 0x78, 0x12, 0x02 } },
     { "f0 lwpval (rdx)", 10, NONE, { 0xf0, 0x8f, 0xea, 0x78, 0x12, 0x0a } },
-#if LWP_64BIT
+#if TEST_64BIT
     { "rex llwpcb", 6, NONE, { 0x40, 0x8f, 0xe9, 0xf8, 0x12, 0xc0 } },
     { "rex.w llwpcb", 6, NONE, { 0x48, 0x8f, 0xe9, 0xf8, 0x12, 0xc0 } },
     { "rex lwpins", 10, NONE, { 0x40, 0x8f, 0xea, 0x78, 0x12, 0xc0 } },
@@ -198,7 +198,7 @@ static void test_pop(void)
                  : "=c" (out), "=d" (base) : "0" (-1l) : "memory");
     report((out & 0xffff) == 0x6789 && out >> 16 == -1ul >> 16,
            "66 POP pops 16 bits");
-#if LWP_64BIT
+#if TEST_64BIT
     asm volatile("lea -128(%%rsp), %%rsp\n"
                  "push $0x789a\n"
                  ".byte 0x41, 0x8f, 0xc0\n"     /* pop r8 */

@@ -8,7 +8,7 @@
 
 #include "lwp.h"
 
-#if LWP_64BIT
+#if TEST_64BIT
 #define WORK_IP REG_RIP
 #define WORK_CX REG_RCX
 #define WORK_SP "rsp"

@@ -3,25 +3,11 @@
  * AMD Lightweight Profiling: what all its tests share.
  *
  * Sections (§) and tables are those of AMD publication 43724, revision 3.08.
- * One test is one line of report().
  */
 #ifndef TESTS_TCG_LWP_H
 #define TESTS_TCG_LWP_H
 
-#include <cpuid.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#ifdef LWP_KERNEL
-#include "minilib.h"
-#define lwp_print ml_printf
-#else
-#include <stdio.h>
-#define lwp_print printf
-#endif
-
-#define LWP_64BIT       (UINTPTR_MAX > UINT32_MAX)
+#include "report.h"
 
 /* EventId values (Table 2-1). */
 enum { LWP_VAL = 1, LWP_INS = 255 };
@@ -95,34 +81,6 @@ _Static_assert(sizeof(LwpRecord) == 32, "Figure 2-1");
 _Static_assert(sizeof(LwpImage) == 128, "Table 7-1");
 _Static_assert(offsetof(XsaveArea, lwp) == 832, "section 3.2");
 
-static int lwp_checks, lwp_failures;
-
-#define report(ok, ...) \
-    do { \
-        bool pass_ = (ok); \
-        lwp_checks++; \
-        lwp_failures += !pass_; \
-        lwp_print(pass_ ? "PASS: " : "FAIL: "); \
-        lwp_print(__VA_ARGS__); \
-        lwp_print("\n"); \
-    } while (0)
-
-/* The exit status of a test program. */
-static inline int report_summary(void)
-{
-    lwp_print("SUMMARY: %d tests, %d failures\n", lwp_checks, lwp_failures);
-    return lwp_failures != 0;
-}
-
-/* CPUID.leaf:subleaf, register 0 to 3 for EAX to EDX. */
-static inline uint32_t cpuid_reg(uint32_t leaf, uint32_t subleaf, int reg)
-{
-    uint32_t r[4];
-
-    __cpuid_count(leaf, subleaf, r[0], r[1], r[2], r[3]);
-    return r[reg];
-}
-
 /* LwpCbSize (Table 3-1) in bytes. */
 static inline uint32_t lwp_cb_size(void)
 {
@@ -132,7 +90,7 @@ static inline uint32_t lwp_cb_size(void)
 /* InstructionAddress of the LWPINS or LWPVAL that ran last. */
 static unsigned long lwp_ip __attribute__((unused));
 
-#if LWP_64BIT
+#if TEST_64BIT
 #define LWP_HERE(reg) "lea 77f(%%rip), " reg "\n77:"
 #else
 #define LWP_HERE(reg) \
@@ -189,14 +147,6 @@ static inline void xrstor(const XsaveArea *area, uint64_t mask)
                  : "memory");
 }
 
-static inline uint64_t xgetbv0(void)
-{
-    uint32_t lo, hi;
-
-    asm volatile("xgetbv" : "=a" (lo), "=d" (hi) : "c" (0));
-    return (uint64_t)hi << 32 | lo;
-}
-
 /* An LWPCB for a ring of @size bytes that counts @flags. */
 static inline void lwp_init(LwpCb *cb, const void *ring, uint32_t size,
                             uint32_t flags)
@@ -215,36 +165,7 @@ static inline bool record_is(const LwpRecord *r, int event, uint16_t flags,
            r->reserved == 0;
 }
 
-/* Whether @size bytes at @p all have the value @byte. */
-static inline bool bytes_are(const void *p, uint8_t byte, size_t size)
-{
-    const uint8_t *b = p;
-
-    while (size && *b == byte) {
-        b++;
-        size--;
-    }
-    return size == 0;
-}
-
-/* In assembly code: the start of a register's name, the address of a label */
-#if LWP_64BIT
-#define R "%%r"
-#define LEA(label, reg) "lea " label "(%%rip), " reg "\n"
-#else
-#define R "%%e"
-#define LEA(label, reg) "mov $" label ", " reg "\n"
-#endif
-
-/* The address of a label in assembly code */
-#define LABEL(name) \
-    ({ \
-        uintptr_t addr_; \
-        asm(LEA(#name, "%0") : "=r" (addr_)); \
-        addr_; \
-    })
-
-#ifndef LWP_KERNEL
+#ifndef TEST_KERNEL
 /* User mode: faults arrive as signals. */
 
 #include <setjmp.h>
@@ -268,7 +189,7 @@ static inline bool bytes_are(const void *p, uint8_t byte, size_t size)
                  : : "r" (cb) \
                  : "eax", "ecx", "edx", "esi", "edi", "memory", "cc")
 
-#if LWP_64BIT
+#if TEST_64BIT
 #define UC_IP(uc) ((uc)->uc_mcontext.gregs[REG_RIP])
 #else
 #define UC_IP(uc) ((uc)->uc_mcontext.gregs[REG_EIP])

@@ -5,7 +5,8 @@
  * of it is profiled when INIT comes.
  */
 
-#include "lwp-ap.h"
+#include "lwp-kernel.h"
+#include "kernel-ap.h"
 
 enum { IRE = 2 };
 #define AP_CFG      0x5a00000006ull     /* LwpVAL, LwpIRE, COREID 5Ah */

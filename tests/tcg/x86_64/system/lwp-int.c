@@ -715,7 +715,7 @@ int main(void)
     set_cfg(VECTOR, 0);
     report(rdmsr(MSR_LWP_CFG) >> 31 == ((uint64_t)VECTOR << 9 | 1),
            "LWP_CFG has the interrupt and its vector");
-    lwp_print("xAPIC\n");
+    test_printf("xAPIC\n");
     test_all();
     test_threshold();
     test_wrap(1024, 1024);
@@ -729,7 +729,7 @@ int main(void)
     wrmsr(MSR_APIC_BASE, base);
     report(interrupts(3, nops) == 0 && idle(), "nor when it is enabled again");
 
-    lwp_print("x2APIC\n");
+    test_printf("x2APIC\n");
     wrmsr(MSR_APIC_BASE, base | APIC_BASE_X2);
     x2apic = true;
     test_all();

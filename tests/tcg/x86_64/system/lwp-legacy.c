@@ -5,7 +5,8 @@
  * LWP goes on.
  */
 
-#include "lwp-legacy.h"
+#include "lwp-kernel.h"
+#include "kernel-legacy.h"
 
 /* A task gate and a TSS, where long mode has other segments */
 enum { TASK_GATE = 0x38, OTHER_TSS = 0x40 };

@@ -7,7 +7,8 @@
  * counted is compared.
  */
 
-#include "lwp-smm.h"
+#include "lwp-kernel.h"
+#include "kernel-smm.h"
 
 enum { IRE = 2, BRE = 3, CNH = 5, RNH = 6 };
 

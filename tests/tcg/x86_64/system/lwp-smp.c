@@ -4,7 +4,8 @@
  * before it empties the ring by the lockless protocol (§1.1).
  */
 
-#include "lwp-ap64.h"
+#include "lwp-kernel.h"
+#include "kernel-ap64.h"
 
 /* How long it runs, by the clock */
 #ifndef SECONDS

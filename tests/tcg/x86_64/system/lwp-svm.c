@@ -4,7 +4,8 @@
  * intercepts, nested paging, interrupts and world switches (§8.2.2).
  */
 
-#include "lwp-svm.h"
+#include "lwp-kernel.h"
+#include "kernel-svm.h"
 
 enum { VAL = 1, IRE = 2 };
 enum { DB = 1, LWP_VECTOR = 31, INJECTED = 40, GUEST_VECTORS };

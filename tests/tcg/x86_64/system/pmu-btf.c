@@ -150,9 +150,9 @@ static void test_case(const struct Case *c)
          !!(dr6 & DR6_BS) == step &&
          debugctl == (c->vector == DB ? 0 : DEBUGCTL_BTF);
     if (!ok) {
-        lwp_print("  vector %d at %lx, DR6 %lx, DEBUGCTL %lx\n",
-                  (int)regs.vector, regs.rip - (uintptr_t)c->code + base, dr6,
-                  debugctl);
+        test_printf("  vector %d at %lx, DR6 %lx, DEBUGCTL %lx\n",
+                    (int)regs.vector, regs.rip - (uintptr_t)c->code + base, dr6,
+                    debugctl);
     }
     report(ok, "%s", c->what);
     wrmsr(MSR_DEBUGCTL, 0);

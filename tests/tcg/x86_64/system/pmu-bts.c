@@ -10,8 +10,8 @@
  */
 
 #include "pmu-kernel.h"
-#include "lwp-legacy.h"
-#include "lwp-smm.h"
+#include "kernel-legacy.h"
+#include "kernel-smm.h"
 
 #define MSR_DS_AREA             0x600
 #define MISC_NO_BTS             (1u << 11)
@@ -701,9 +701,9 @@ static bool is_frozen(uint64_t freeze, uint32_t count)
          !(frozen.count >> 32) == counters &&
          (!counters || frozen.count == count);
     if (!ok) {
-        lwp_print("  DEBUGCTL %lx, CTRL %lx, STATUS %lx, count %lx, not %x\n",
-                  frozen.debugctl, frozen.ctrl, frozen.status, frozen.count,
-                  count);
+        test_printf("  DEBUGCTL %lx, CTRL %lx, STATUS %lx, count %lx, not %x\n",
+                    frozen.debugctl, frozen.ctrl, frozen.status, frozen.count,
+                    count);
     }
     return ok;
 }

@@ -72,6 +72,6 @@ int main(void)
     lines = rdmsr(MSR_PMC(0));
     report(lines > ROUNDS * 10000, "many accesses miss L1D");
     /* As many digits in both runs */
-    lwp_print("lines %ld\n", lines + 1000000000000);
+    test_printf("lines %ld\n", lines + 1000000000000);
     return report_summary();
 }

@@ -193,8 +193,8 @@ static bool in_range(const Counter *c)
     bool ok = c->value >= c->event->min && c->value <= c->event->max;
 
     if (!ok) {
-        lwp_print("  %s: %ld for %ld to %ld\n", c->event->name, c->value,
-                  c->event->min, c->event->max);
+        test_printf("  %s: %ld for %ld to %ld\n", c->event->name, c->value,
+                    c->event->min, c->event->max);
     }
     return ok;
 }
@@ -239,7 +239,7 @@ static void test_counters(void)
         bool ok = true;
 
         if (!available(i)) {
-            lwp_print("%s: %s are not available\n", pmu.name, table[i].name);
+            test_printf("%s: %s are not available\n", pmu.name, table[i].name);
             continue;
         }
         for (int n = 0; n < pmu.gp; n++) {

@@ -56,7 +56,7 @@ static inline bool counts_are(const Counts *c, const Counts *want)
 
     for (int i = 0; i < EVENTS; i++) {
         if (c->n[i] != want->n[i]) {
-            lwp_print("  %s: %ld for %ld\n", names[i], c->n[i], want->n[i]);
+            test_printf("  %s: %ld for %ld\n", names[i], c->n[i], want->n[i]);
             ok = false;
         }
     }

@@ -3,13 +3,13 @@
  * Memory events of each processor: the same code, of which every access and
  * where it finds its line is known, and what each event makes of it.
  *
- * The caches are those that LWP has by default: L1D of 16 KiB in 4 ways, L2 of
- * 2 MiB in 16.  A second processor has five of the lines, two of them modified.
+ * L1D has 16 KiB in 4 ways, L2 2 MiB in 16.  A second processor has five of the
+ * lines, two of them modified.
  */
 
 #include <cpuid.h>
 #include "pmu-kernel.h"
-#include "lwp-ap.h"
+#include "kernel-ap.h"
 
 #define AREA            0x240000
 #define MEMORY          0x2000000
@@ -235,7 +235,7 @@ static void test_event(const struct Processor *p, const Event *e)
     report(n == e->n, "event %lx, unit mask %lx, response %lx: %d",
            select & 0xff, select >> 8, e->response, e->n);
     if (n != e->n) {
-        lwp_print("  %ld\n", n);
+        test_printf("  %ld\n", n);
     }
     area += AREA;
 }

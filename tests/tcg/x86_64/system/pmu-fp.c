@@ -295,7 +295,7 @@ static void test_codes(const Event *events)
                     n -= measure(e->code, cpl, nothing);
                 }
                 if (n != want) {
-                    lwp_print("  event %x: %ld for %d\n", e->code, n, want);
+                    test_printf("  event %x: %ld for %d\n", e->code, n, want);
                     ok = false;
                 }
             }

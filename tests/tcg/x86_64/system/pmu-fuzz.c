@@ -15,9 +15,10 @@
  */
 
 #include "pmu-kernel.h"
-#include "lwp-ap64.h"
-#include "lwp-legacy.h"
-#include "lwp-smm.h"
+#include "lwp-kernel.h"
+#include "kernel-ap64.h"
+#include "kernel-legacy.h"
+#include "kernel-smm.h"
 
 #define ROUND           64
 #define HANG_SECONDS    60

@@ -38,13 +38,13 @@ static void found(uint32_t leaf, int level, uint32_t size, uint32_t ways)
 
     if (!c->known) {
         *c = (Cache) { true, size, ways };
-        lwp_print("%s %d %d\n", names[level], (int)size, (int)ways);
+        test_printf("%s %d %d\n", names[level], (int)size, (int)ways);
         return;
     }
     report(c->size == size && c->ways == ways, "leaf %lx: the same %s",
            (unsigned long)leaf, names[level]);
     if (c->size != size || c->ways != ways) {
-        lwp_print("  %d bytes, %d ways\n", (int)size, (int)ways);
+        test_printf("  %d bytes, %d ways\n", (int)size, (int)ways);
     }
 }
 
@@ -215,8 +215,8 @@ static void test_level(int level)
     report(none == 0 && all == fits + 1, "%s: %d lines stay, %d do not",
            names[level], (int)fits, (int)fits + 1);
     if (none || all != fits + 1) {
-        lwp_print("  event %lx: %ld, %ld misses\n", (unsigned long)event, none,
-                  all);
+        test_printf("  event %lx: %ld, %ld misses\n", (unsigned long)event,
+                    none, all);
     }
 }
 

@@ -8,8 +8,9 @@
  */
 
 #include "pmu-kernel.h"
-#include "lwp-smm.h"
-#include "lwp-svm.h"
+#include "lwp-kernel.h"
+#include "kernel-smm.h"
+#include "kernel-svm.h"
 
 #define MSR_IBS(reg)    (0xc0011030 + (reg))
 

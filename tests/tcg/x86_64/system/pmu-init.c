@@ -9,7 +9,7 @@
  */
 
 #include "pmu-kernel.h"
-#include "lwp-ap.h"
+#include "kernel-ap.h"
 
 #define NR_MSRS         15
 #define DO_NOT_WRITE    (~0ull)         /* for AP */

@@ -7,7 +7,7 @@
 #ifndef TESTS_TCG_PMU_KERNEL_H
 #define TESTS_TCG_PMU_KERNEL_H
 
-#include "lwp-kernel.h"
+#include "kernel.h"
 
 #define MSR_PMC(n)              (0xc1 + (n))
 #define MSR_MISC_FEATURES       0x140   /* bit 0: CPUID faults */

@@ -8,7 +8,7 @@
  */
 
 #include "pmu-lbr.h"
-#include "lwp-smm.h"
+#include "kernel-smm.h"
 
 enum { ABSENT = 65, GATE = 0x73, ABSENT_DATA = 0x83 };
 
@@ -299,7 +299,7 @@ static void test_events(void)
         ok = run_recorded(c->vector, c->handler) == c->vector;
         ok &= check_path(c);
         if (!ok) {
-            lwp_print("  vector %d\n", (int)regs.vector);
+            test_printf("  vector %d\n", (int)regs.vector);
         }
         if (c->code == ipi_rep) {
             /* It is for an interrupt in the middle of it. */
@@ -568,7 +568,7 @@ int main(void)
     kernel_init();
     lbr_find();
     init();
-    lwp_print("%s\n", lbr->name);
+    test_printf("%s\n", lbr->name);
     test_events();
     test_last_exception();
     test_debug();

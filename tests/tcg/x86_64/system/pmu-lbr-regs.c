@@ -25,13 +25,13 @@ static bool keeps(uint32_t msr, uint64_t val)
     uint64_t old = rdmsr(msr), got;
 
     if (!writes(msr, val)) {
-        lwp_print("  %x: #GP for %lx\n", (int)msr, val);
+        test_printf("  %x: #GP for %lx\n", (int)msr, val);
         return false;
     }
     got = rdmsr(msr);
     wrmsr(msr, old);
     if (got != val) {
-        lwp_print("  %x: %lx for %lx\n", (int)msr, got, val);
+        test_printf("  %x: %lx for %lx\n", (int)msr, got, val);
     }
     return got == val;
 }
@@ -49,8 +49,8 @@ static bool bits_are(uint32_t msr, uint64_t mask, uint64_t ignored)
         wrmsr(msr, old);
         if (written != !!((mask | ignored) & bit) ||
             (written && got != (mask & bit))) {
-            lwp_print("  %x: bit %d, %s, %lx\n", (int)msr, i,
-                      written ? "written" : "#GP", got);
+            test_printf("  %x: bit %d, %s, %lx\n", (int)msr, i,
+                        written ? "written" : "#GP", got);
             ok = false;
         }
     }
@@ -102,7 +102,7 @@ static void test_which(void)
         for (uint32_t msr = first[i];
              msr < first[i] + (first[i] < 0x100 ? 8 : 32); msr++) {
             if (reads(msr) != is_ours(msr) || writes(msr, 0) != is_ours(msr)) {
-                lwp_print("  %x\n", (int)msr);
+                test_printf("  %x\n", (int)msr);
                 ok = false;
             }
         }
@@ -238,7 +238,7 @@ int main(void)
     kernel_init();
     lbr_find();
     off = (cpuid_reg(1, 0, 0) & 15) == STEPPING_OFF;
-    lwp_print("%s\n", lbr->name);
+    test_printf("%s\n", lbr->name);
     test_debugctl();
     test_which();
     if (!off) {

@@ -301,7 +301,7 @@ static void test_case(const struct Case *c)
     load_tables();
     ok = legacy_vector == EXIT;
     if (!ok) {
-        lwp_print("  vector %d\n", (int)legacy_vector);
+        test_printf("  vector %d\n", (int)legacy_vector);
     }
     ok &= check_path(c);
     if (c->spoilt) {
@@ -343,7 +343,7 @@ int main(void)
     kernel_init();
     apic_init(LVT_MASKED);
     lbr_find();
-    lwp_print("%s\n", lbr->name);
+    test_printf("%s\n", lbr->name);
     legacy_msr = lbr_msr;
     legacy_on = lbr_on;
     memcpy((void *)V86_CODE, v86_code, sizeof(v86_code));

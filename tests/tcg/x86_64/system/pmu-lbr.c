@@ -260,7 +260,7 @@ static void test_classes(void)
                 run_recorded(EXIT, on_exit);
                 n = find(row);
                 if (n != ((class == row->class) == only)) {
-                    lwp_print("  class %d, only %d: %d\n", class, only, n);
+                    test_printf("  class %d, only %d: %d\n", class, only, n);
                     ok = false;
                 }
             }
@@ -596,7 +596,7 @@ int main(void)
 {
     kernel_init();
     lbr_find();
-    lwp_print("%s\n", lbr->name);
+    test_printf("%s\n", lbr->name);
     test_first();
     test_rows();
     test_classes();

@@ -193,8 +193,8 @@ static inline Record record(unsigned n)
 static inline bool goes(Record r, uintptr_t from, uintptr_t to)
 {
     if (r.from != from || r.to != to) {
-        lwp_print("  %lx to %lx, for %lx to %lx\n", r.from, r.to,
-                  (uint64_t)from, (uint64_t)to);
+        test_printf("  %lx to %lx, for %lx to %lx\n", r.from, r.to,
+                    (uint64_t)from, (uint64_t)to);
         return false;
     }
     return true;

@@ -7,8 +7,8 @@
  */
 
 #include "pmu-kernel.h"
-#include "lwp-ap64.h"
-#include "lwp-svm.h"
+#include "kernel-ap64.h"
+#include "kernel-svm.h"
 
 /* The last branch, and the one before the last exception, are 1DBH to 1DEH. */
 enum { CTL, FROM, TO, EXCP_FROM, EXCP_TO, NR_LBR };

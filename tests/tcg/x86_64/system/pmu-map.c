@@ -6,7 +6,7 @@
  */
 
 #include "pmu-kernel.h"
-#include "lwp-ap64.h"
+#include "kernel-ap64.h"
 
 #define APIC_VERSION    0x30
 #define CHANGES         2000

@@ -3,9 +3,9 @@
  * Memory accesses: each load and store that retires counts, where it has found
  * its line, and in the row of its privilege.
  *
- * Runs on a PMU like Skylake's, with the caches that LWP has by default: L1D of
- * 16 KiB in 4 ways, L2 of 2 MiB in 16.  The output is the same with -icount
- * shift=0 and with one-insn-per-tb=on.
+ * Runs on a PMU like Skylake's, with an L1D of 16 KiB in 4 ways and an L2 of
+ * 2 MiB in 16.  The output is the same with -icount shift=0 and with
+ * one-insn-per-tb=on.
  */
 
 #include "pmu-kernel.h"
@@ -210,7 +210,7 @@ static bool check(const int64_t n[EVENTS], const uint16_t want[EVENTS])
 
     for (int i = 0; i < EVENTS; i++) {
         if (n[i] != want[i]) {
-            lwp_print("  %s: %ld for %d\n", events[i].name, n[i], want[i]);
+            test_printf("  %s: %ld for %d\n", events[i].name, n[i], want[i]);
             ok = false;
         }
     }
@@ -306,7 +306,8 @@ static bool loads_are(const uint8_t n[3])
 
     for (int i = 0; i < 3; i++) {
         if (rdmsr(MSR_PMC(i)) != n[i]) {
-            lwp_print("  %s: %ld for %d\n", names[i], rdmsr(MSR_PMC(i)), n[i]);
+            test_printf("  %s: %ld for %d\n", names[i], rdmsr(MSR_PMC(i)),
+                        n[i]);
             ok = false;
         }
     }

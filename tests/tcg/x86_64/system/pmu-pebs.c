@@ -8,8 +8,8 @@
  */
 
 #include "pmu-kernel.h"
-#include "lwp-legacy.h"
-#include "lwp-svm.h"
+#include "kernel-legacy.h"
+#include "kernel-svm.h"
 
 #define MSR_PEBS_ENABLE         0x3f1
 #define MSR_PEBS_DATA_CFG       0x3f2
@@ -614,47 +614,6 @@ static void test_many_hits(unsigned n, unsigned event, uint64_t enable)
            "%u hits, %u of which say so, with their address", records, good);
 }
 
-/* Lines that L1D has no more when they are loaded again, and LWP's records */
-enum { LINES = 2000, WALKS = 32, DME = 4, HAS_LWP = 1 << 15 };
-uint8_t lines[LINES * 64] __attribute__((aligned(64)));
-static LwpRecord __attribute__((aligned(PAGE)))
-    misses_of_lwp[LINES * WALKS + 1000];
-static LwpCb cb_of_lwp __attribute__((aligned(64)));
-
-CODE(walk, "mov $32, %ecx\n 2: lea lines(%rip), %rsi\n mov $2000, %edx\n"
-           "1: mov (%rsi), %rax\n add $64, %rsi\n dec %edx\n jnz 1b\n"
-           "dec %ecx\n jnz 2b")
-
-static bool is_in_lwp(uint64_t ip, uint64_t addr, unsigned records)
-{
-    for (unsigned i = 0; i < records; i++) {
-        if (misses_of_lwp[i].ip == ip && misses_of_lwp[i].data2 == addr) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static void test_beside_lwp(unsigned n, unsigned event, uint64_t enable)
-{
-    unsigned records, found = 0;
-
-    lwp_make_available();
-    lwp_init(&cb_of_lwp, misses_of_lwp, sizeof(misses_of_lwp), 1u << DME);
-    at_cpl(3, llwpcb(&cb_of_lwp));
-    set_area(BUFFER_ADDR, 6 * PAGE, 6 * PAGE, 1);
-    sample_into_area(walk, 3, n, event, enable);
-    slwpcb();
-    records = cb_of_lwp.head / sizeof(LwpRecord);
-    for (unsigned i = 0; i < stored(); i++) {
-        found += word(i, 0xa0) != L1 && is_in_lwp(ip_of(i), word(i, 0x98),
-                                                  records);
-    }
-    report(records >= LINES * WALKS && found > 10 && found == stored(),
-           "%u samples of %u misses that LWP knows", found, records);
-    wrmsr(MSR_LWP_CBADDR, 0);
-}
-
 static void test_latency(bool nehalem)
 {
     const unsigned n = 3, event = nehalem ? 0x100b : 0x01cd;
@@ -676,9 +635,6 @@ static void test_latency(bool nehalem)
     report(sample(misses, 3, n, event, enable) &&
            has_data(0, dram, DRAM_LATENCY), "that a debug register watches");
     asm volatile("mov %0, %%dr7" : : "r" (0x400ul));
-    if (format == 3 && (cpuid_reg(0x80000001, 0, 2) & HAS_LWP)) {
-        test_beside_lwp(n, event, enable);
-    }
     if (format == 2) {
         /* This takes seconds, and Haswell is not run in all ways. */
         test_many_hits(n, event, enable);

@@ -101,8 +101,8 @@ static void count(int cpl)
         run();
         wrmsr(MSR_GLOBAL_CTRL, 0);
         for (int i = 0; i < 4; i++) {
-            lwp_print("CPL %d: %ld %s\n", cpl, rdmsr(MSR_PMC(i)),
-                      events[first + i].name);
+            test_printf("CPL %d: %ld %s\n", cpl, rdmsr(MSR_PMC(i)),
+                        events[first + i].name);
             wrmsr(MSR_EVTSEL(i), 0);
         }
     }

@@ -9,7 +9,7 @@
  */
 
 #include "pmu-count.h"
-#include "lwp-smm.h"
+#include "kernel-smm.h"
 
 enum { NMI = 2, VECTOR = 0xee };
 

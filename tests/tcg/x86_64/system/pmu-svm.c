@@ -9,7 +9,7 @@
  */
 
 #include "pmu-kernel.h"
-#include "lwp-svm.h"
+#include "kernel-svm.h"
 
 enum { NMI = 2, VECTOR = 0x51 };
 
@@ -234,8 +234,8 @@ static bool goes_on(void (*code)(void), int k, int total)
          rdmsr(MSR_PERF_CTR(5)) == total - k &&
          rdmsr(MSR_PERF_CTR(1)) == 2 * HOST_INSNS;
     if (!ok) {
-        lwp_print("  instruction %d: exit %lx, %ld of %d\n", k, vmcb.exit,
-                  rdmsr(MSR_PERF_CTR(0)), total);
+        test_printf("  instruction %d: exit %lx, %ld of %d\n", k, vmcb.exit,
+                    rdmsr(MSR_PERF_CTR(0)), total);
     }
     stop();
     return ok;
@@ -304,8 +304,9 @@ static void test_intercepts(void)
         report(ok, "%s exits: %d instructions of the guest count before it",
                t[i].name, t[i].before);
         if (!ok) {
-            lwp_print("  exit %lx at %lx: %ld, far %ld; host %ld\n", vmcb.exit,
-                      vmcb.rip - (uintptr_t)t[i].code, c[0], c[1], c[2]);
+            test_printf("  exit %lx at %lx: %ld, far %ld; host %ld\n",
+                        vmcb.exit, vmcb.rip - (uintptr_t)t[i].code, c[0], c[1],
+                        c[2]);
         }
         if (t[i].total) {
             set_guest(0, t[i].code);
@@ -314,8 +315,8 @@ static void test_intercepts(void)
             report(ok, "%s does not exit: %d instructions of the guest count",
                    t[i].name, t[i].total);
             if (!ok) {
-                lwp_print("  exit %lx: %ld, far %ld; host %ld\n", vmcb.exit,
-                          c[0], c[1], c[2]);
+                test_printf("  exit %lx: %ld, far %ld; host %ld\n", vmcb.exit,
+                            c[0], c[1], c[2]);
             }
             ok = true;
             for (int k = 1; k <= t[i].total; k++) {
@@ -618,7 +619,7 @@ static void test_failure(void)
         report(same(&before.es, &vmcb.es, PAGE - offsetof(Vmcb, es)),
                "VMRUN fails, %s: the guest's state is as it was", names[i]);
         if (!ok) {
-            lwp_print("  exit %lx: %ld, host %ld\n", vmcb.exit, c[0], c[2]);
+            test_printf("  exit %lx: %ld, host %ld\n", vmcb.exit, c[0], c[2]);
         }
     }
 }
@@ -652,7 +653,7 @@ static void test_host_vmmcall(void)
                "VMMCALL in the hypervisor at CPL %d: #UD, it does not count",
                cpl);
         if (got != want) {
-            lwp_print("  %ld, and with UD2 %ld\n", got, want);
+            test_printf("  %ld, and with UD2 %ld\n", got, want);
         }
     }
     stop();

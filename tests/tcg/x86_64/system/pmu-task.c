@@ -161,7 +161,7 @@ static void test_case(const Case *c)
 
         ok &= measure(c, rows[r], nothing, 0, &overhead);
         if (!measure(c, rows[r], c->code, 0, &all)) {
-            lwp_print("  ended by vector %d\n", (int)legacy_vector);
+            test_printf("  ended by vector %d\n", (int)legacy_vector);
             ok = false;
         }
         for (int n = 0; n < EVENTS; n++) {
@@ -180,8 +180,8 @@ static void test_case(const Case *c)
             bool interrupted = measure(c, rows[r], c->code, k, &counts);
 
             if (!counts_are(&counts, &want) || !interrupted) {
-                lwp_print("  instruction %d at CPL %d, %d NMIs\n", (int)k,
-                          r ? 0 : 3, (int)nmis);
+                test_printf("  instruction %d at CPL %d, %d NMIs\n", (int)k,
+                            r ? 0 : 3, (int)nmis);
                 unchanged = false;
             }
         }

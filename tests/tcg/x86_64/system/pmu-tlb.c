@@ -221,7 +221,7 @@ static bool check(const int64_t n[EVENTS], const int want[EVENTS], int last)
 
     for (int i = 0; i <= last; i++) {
         if (n[i] != want[i]) {
-            lwp_print("  %s: %ld for %d\n", events[i].name, n[i], want[i]);
+            test_printf("  %s: %ld for %d\n", events[i].name, n[i], want[i]);
             ok = false;
         }
     }

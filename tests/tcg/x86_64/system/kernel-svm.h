@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* SVM, as the tests with guests need it (APM 15, appendix B). */
-#ifndef TESTS_TCG_LWP_SVM_H
-#define TESTS_TCG_LWP_SVM_H
+#ifndef TESTS_TCG_KERNEL_SVM_H
+#define TESTS_TCG_KERNEL_SVM_H
 
-#include "lwp-kernel.h"
+#include "kernel.h"
 
 #define CR0_PG          (1ull << 31)
 #define EFER_LME_LMA    (5ull << 8)

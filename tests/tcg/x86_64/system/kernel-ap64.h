@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* Other processors that come to ap_main() in 64-bit mode. */
-#ifndef TESTS_TCG_LWP_AP64_H
-#define TESTS_TCG_LWP_AP64_H
+#ifndef TESTS_TCG_KERNEL_AP64_H
+#define TESTS_TCG_KERNEL_AP64_H
 
-#include "lwp-ap.h"
+#include "kernel-ap.h"
 
 /* For ap_32 */
 struct {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* System Management Mode with a handler of the test's own. */
-#ifndef TESTS_TCG_LWP_SMM_H
-#define TESTS_TCG_LWP_SMM_H
+#ifndef TESTS_TCG_KERNEL_SMM_H
+#define TESTS_TCG_KERNEL_SMM_H
 
-#include "lwp-kernel.h"
+#include "kernel.h"
 
 /* The i440FX and the place to which the BIOS has moved SMBASE */
 #define PCI_SMRAM       0x80000070      /* the register is at byte 2 */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* Code outside of long mode, for system mode tests. */
-#ifndef TESTS_TCG_LWP_LEGACY_H
-#define TESTS_TCG_LWP_LEGACY_H
+#ifndef TESTS_TCG_KERNEL_LEGACY_H
+#define TESTS_TCG_KERNEL_LEGACY_H
 
-#include "lwp-kernel.h"
+#include "kernel.h"
 
 enum { PROTECTED, V86, REAL, MODES };
 

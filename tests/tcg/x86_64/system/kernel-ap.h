@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* AMD Lightweight Profiling: starting other processors. */
-#ifndef TESTS_TCG_LWP_AP_H
-#define TESTS_TCG_LWP_AP_H
+/* Starting other processors */
+#ifndef TESTS_TCG_KERNEL_AP_H
+#define TESTS_TCG_KERNEL_AP_H
 
-#include "lwp-kernel.h"
+#include "kernel.h"
 
 #define AP_CODE     0x8000
 #define ICR_INIT    0x4500              /* asserted */
