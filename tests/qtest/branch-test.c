@@ -126,6 +126,7 @@ static void test_properties(void)
     static const PropertyTest t[] = {
         { "EPYC-Genoa,pmu=on,+perfctr-core,perfmon-v2=off,lbr-v2=on",
           "'lbr-v2' needs 'perfmon-v2'" },
+        { "Skylake-Client,pmu=on,ds=off,ds-cpl=on", "'ds-cpl' needs 'ds'" },
         { "Skylake-Client,pmu=on,lbr-fmt=4",
           "'lbr-fmt' must be 0x5 for this CPU, not 0x4" },
         { "Skylake-Client,pmu=on,lbr=off,lbr-fmt=5",

@@ -103,7 +103,6 @@ static void test_properties(void)
         { "max,pmu=on,refclk-ratio=10001",
           "'refclk-ratio' must be between 1 and 10000, not 10001" },
         { "Skylake-Client,pmu=on,ds=off,dtes64=on", "'dtes64' needs 'ds'" },
-        { "Skylake-Client,pmu=on,ds=off,ds-cpl=on", "'ds-cpl' needs 'ds'" },
         { "pentium3,pmu=on,bts=on,enforce,+dtes64",
           "TCG doesn't support requested features" },
     };
