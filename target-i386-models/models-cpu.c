@@ -8,7 +8,6 @@
 #include "system/tcg.h"
 #include "models.h"
 #ifndef CONFIG_USER_ONLY
-#include "system/reset.h"
 #endif
 
 /* What a property of the caches is that nobody has set */
@@ -255,9 +254,11 @@ static void flush(X86CPU *cpu)
 }
 
 #ifndef CONFIG_USER_ONLY
-static void reset_models(void *opaque)
+void retire_models_machine_reset(X86CPU *cpu)
 {
-    flush(opaque);
+    if (tcg_enabled()) {
+        flush(cpu);
+    }
 }
 #endif
 
@@ -318,12 +319,6 @@ bool retire_models_realize_caches(X86CPU *cpu, Error **errp)
     if (!realize_caches(cpu, errp)) {
         return false;
     }
-#ifndef CONFIG_USER_ONLY
-    if (tcg_enabled()) {
-        /* INIT is a reset of the CPU, too, but keeps what is in caches. */
-        qemu_register_reset(reset_models, cpu);
-    }
-#endif
     return true;
 }
 
@@ -351,11 +346,6 @@ bool retire_models_realize(X86CPU *cpu, Error **errp)
 
 void retire_models_unrealize(X86CPU *cpu)
 {
-#ifndef CONFIG_USER_ONLY
-    if (tcg_enabled()) {
-        qemu_unregister_reset(reset_models, cpu);
-    }
-#endif
     if (cpu->retire_models && cpu->retire_models->cache) {
         /* linux-user has clone_lock: no child finds the lock in it taken. */
         retire_cache_free(cpu->retire_models->cache);

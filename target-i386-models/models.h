@@ -44,6 +44,9 @@ bool retire_models_realize(X86CPU *cpu, Error **errp);
 bool retire_models_realize_caches(X86CPU *cpu, Error **errp);
 void retire_models_unrealize(X86CPU *cpu);
 
+/* A reset of the machine, not INIT, which keeps what is in caches. */
+void retire_models_machine_reset(X86CPU *cpu);
+
 /* What all CPUs share; NULL if there are no caches. */
 extern RetireUncore *retire_uncore;
 

@@ -3,7 +3,6 @@
 
 #include "qemu/osdep.h"
 #include "qapi/error.h"
-#include "system/reset.h"
 #include "hw/i386/apic_internal.h"
 #include "migration/vmstate.h"
 #include "qemu/error-report.h"
@@ -159,9 +158,11 @@ void perfmon_cpu_event(CPUX86State *env, PerfmonEvent event)
 #endif
 }
 
-static void perfmon_reset_cpu(void *opaque)
+void perfmon_cpu_machine_reset(X86CPU *cpu)
 {
-    perfmon_cpu_event(opaque, PERFMON_RESET);
+    if (tcg_enabled()) {
+        perfmon_cpu_event(&cpu->env, PERFMON_RESET);
+    }
 }
 
 bool perfmon_ds_valid(X86CPU *cpu, uint64_t addr)
@@ -199,18 +200,13 @@ bool perfmon_cpu_realize(X86CPU *cpu, Error **errp)
             return false;
         }
     }
-    if (tcg_enabled()) {
-        perfmon_reset_cpu(&cpu->env);
-        /* INIT is a reset of the CPU, too, but keeps these. */
-        qemu_register_reset(perfmon_reset_cpu, &cpu->env);
-    }
+    perfmon_cpu_machine_reset(cpu);
     return true;
 }
 
 void perfmon_cpu_unrealize(X86CPU *cpu)
 {
     if (tcg_enabled()) {
-        qemu_unregister_reset(perfmon_reset_cpu, &cpu->env);
         perfmon_event(&cpu->env, PERFMON_UNREALIZE);
     }
 }

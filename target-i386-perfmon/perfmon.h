@@ -125,6 +125,9 @@ bool perfmon_ds_valid(X86CPU *cpu, uint64_t addr);
 bool perfmon_cpu_realize(X86CPU *cpu, Error **errp);
 void perfmon_cpu_unrealize(X86CPU *cpu);
 
+/* A reset of the machine, not INIT, which keeps what units have. */
+void perfmon_cpu_machine_reset(X86CPU *cpu);
+
 /* CPUID.0AH and 1CH, and CPUID Fn8000_0022; all zero without a PMU. */
 void perfmon_cpu_cpuid(X86CPU *cpu, uint32_t leaf, uint32_t *eax,
                        uint32_t *ebx, uint32_t *ecx, uint32_t *edx);

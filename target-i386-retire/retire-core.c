@@ -216,6 +216,9 @@ static void go_on(CPUX86State *env)
 
     if (wants) {
         retire_cpu_arm(env);
+    } else if (env->retire.runs) {
+        /* TBs that do not count may follow without an end. */
+        repeat_exit_request(env_cpu(env));
     }
     if (wants & (RETIRE_WANT_SOURCES | RETIRE_WANT_FETCHES)) {
         retire_models_ops->update(env, wants);
