@@ -7,8 +7,6 @@
 #include "qapi/error.h"
 #include "system/tcg.h"
 #include "models.h"
-#ifndef CONFIG_USER_ONLY
-#endif
 
 /* What a property of the caches is that nobody has set */
 #define RETIRE_AS_CPUID UINT32_MAX
@@ -271,7 +269,7 @@ static void add(X86CPU *cpu)
     }
 }
 
-static bool realize_caches(X86CPU *cpu, Error **errp)
+bool retire_models_realize_caches(X86CPU *cpu, Error **errp)
 {
     const RetireGeometry *g = cpu->models_config.cache;
     RetireModels *models;
@@ -309,14 +307,6 @@ static bool realize_caches(X86CPU *cpu, Error **errp)
     if (!retire_tlb_init(&models->tlb, &cpu->models_config.tlb, &g[RETIRE_L1I],
                          &models->filter)) {
         error_setg(errp, "Not enough memory for 'l1i-size' and TLBs");
-        return false;
-    }
-    return true;
-}
-
-bool retire_models_realize_caches(X86CPU *cpu, Error **errp)
-{
-    if (!realize_caches(cpu, errp)) {
         return false;
     }
     return true;
