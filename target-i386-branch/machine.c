@@ -116,8 +116,8 @@ static const VMStateDescription vmstate_stack = {
 
 const VMStateDescription vmstate_branch = {
     .name = "cpu/branch",
-    .version_id = 2,
-    .minimum_version_id = 2,
+    .version_id = 1,
+    .minimum_version_id = 1,
     .needed = branch_needed,
     .pre_save = branch_pre_save,
     .pre_load = branch_pre_load,

@@ -338,7 +338,6 @@ static const VMStateDescription vmstate_ibs = {
         VMSTATE_UINT32(ibs.op_count, X86CPU),
         VMSTATE_UINT32(ibs.random, X86CPU),
         VMSTATE_UINT32_ARRAY(ibs.extended, X86CPU, IBS_NR_EILVT),
-        VMSTATE_UNUSED(4),      /* 410H, when it was state */
         VMSTATE_END_OF_LIST()
     }
 };

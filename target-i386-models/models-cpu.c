@@ -314,8 +314,7 @@ bool retire_models_realize_caches(X86CPU *cpu, Error **errp)
 
 bool retire_models_realize(X86CPU *cpu, Error **errp)
 {
-    /* "gshare" is what "local" was once. */
-    static const char *const predictors[] = { "local", "gshare", "off", NULL };
+    static const char *const predictors[] = { "local", "off", NULL };
     RetireConfig *config = &cpu->retire_config;
     static void *common;
 

@@ -27,15 +27,8 @@ static void set_property(Object *obj, Visitor *v, const char *name,
 
 void retire_add_property(ObjectClass *oc, const Property *prop)
 {
-    g_autofree char *alias = g_strdup_printf("lwp-%s", prop->name);
-
     object_class_property_add(oc, prop->name, prop->info->type, prop->info->get,
                               set_property, prop->info->release, (void *)prop);
-    if (!g_str_has_prefix(prop->name, "lwp-")) {
-        /* Only LWP had these once. */
-        object_class_property_add(oc, alias, prop->info->type, prop->info->get,
-                                  set_property, NULL, (void *)prop);
-    }
 }
 
 /* Those of the account, of models, and of an observer */

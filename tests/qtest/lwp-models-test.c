@@ -33,15 +33,12 @@ static void test_expansion(void)
 static void test_properties(void)
 {
     static const PropertyTest t[] = {
-        /* Each model's property has another name. */
-        { "max,+lwp,lwp-l1d-size=32K,lwp-l1d-assoc=8,lwp-l2-size=64M,"
-          "lwp-l2-assoc=8,lwp-l3-size=0,lwp-l3-assoc=1,lwp-l2-latency=2,"
-          "lwp-l3-latency=3,lwp-remote-latency=4,lwp-dram-latency=5,"
-          "lwp-other-latency=6,lwp-insn-clocks=7,lwp-refclk-ratio=8,"
-          "lwp-branch-predictor=off", NULL },
         { "max,+lwp,l1d-size=32K,l1d-assoc=8,l2-size=64M,"
-          "l3-size=0,lwp-latency-max=31,lwp-latency-rnd=0,"
-          "branch-predictor=gshare", NULL },
+          "l2-assoc=8,l3-size=0,l3-assoc=1,l2-latency=2,"
+          "l3-latency=3,remote-latency=4,dram-latency=5,"
+          "other-latency=6,insn-clocks=7,refclk-ratio=8,"
+          "lwp-latency-max=31,lwp-latency-rnd=0,branch-predictor=off", NULL },
+        { "max,+lwp,branch-predictor=local", NULL },
         { "max,+lwp,l1d-size=512",
           "'l1d-size' must be between 1024 and 1048576, not 512" },
         { "max,+lwp,l2-assoc=0",
@@ -61,16 +58,15 @@ static void test_properties(void)
     check_properties(t, G_N_ELEMENTS(t));
 }
 
-/* What is set by one name of a property is what the other one has. */
-static void test_aliases(void)
+/* What is set, and the defaults of the rest */
+static void test_values(void)
 {
     QTestState *qts = qtest_init("-machine pc -accel tcg -S -cpu max,+lwp,"
-                                 "lwp-l3-size=0,dram-latency=321,"
-                                 "lwp-branch-predictor=off");
+                                 "l3-size=0,dram-latency=321,"
+                                 "branch-predictor=off");
     static const ValueTest t[] = {
-        { "l3-size", 0 }, { "lwp-l3-size", 0 },
-        { "dram-latency", 321 }, { "lwp-dram-latency", 321 },
-        { "l1d-size", 0x4000 }, { "lwp-l1d-assoc", 4 },
+        { "l3-size", 0 }, { "dram-latency", 321 },
+        { "l1d-size", 0x4000 }, { "l1d-assoc", 4 },
         { "l2-size", 0x200000 }, { "l2-assoc", 16 }, { "l3-assoc", 64 },
     };
 
@@ -135,7 +131,7 @@ int main(int argc, char **argv)
     }
     qtest_add_func("/lwp-models/features/expansion", test_expansion);
     qtest_add_func("/lwp-models/features/properties", test_properties);
-    qtest_add_func("/lwp-models/features/aliases", test_aliases);
+    qtest_add_func("/lwp-models/features/values", test_values);
     qtest_add_func("/lwp-models/caches", test_caches);
 
     /* The guest of hot-plug runs in 64-bit mode. */

@@ -19,7 +19,7 @@ static void test_caches(void)
         const char *warning;
     } t[] = {
         { "Skylake-Client,pmu=on", 32, 8, 4096, 16, 16384, 16 },
-        { "Skylake-Client,pmu=on,l1d-size=48K,l1d-assoc=12,lwp-l2-size=2M",
+        { "Skylake-Client,pmu=on,l1d-size=48K,l1d-assoc=12,l2-size=2M",
           48, 12, 2048, 16, 16384, 16 },
         { "Skylake-Client,pmu=on,l3-size=14080K,l3-assoc=11",
           32, 8, 4096, 16, 14080, 11, "CPUID cannot show 'l3-size'" },

@@ -2,7 +2,7 @@
 /*
  * LWP's DCache Miss events (§2.4): records, filters, clocks, faults.
  *
- * An argument is the value of the CPU's property lwp-dram-latency, if it is
+ * An argument is the value of the CPU's property dram-latency, if it is
  * not the default.
  */
 

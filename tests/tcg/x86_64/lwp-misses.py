@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 
-# The defaults of lwp-l1d-size and lwp-l1d-assoc
+# The defaults of l1d-size and l1d-assoc
 CACHE = 'dcachesize=16384,dassoc=4,dblksize=64,evict=lru,limit=1000000000'
 INTERVAL = '997'
 
