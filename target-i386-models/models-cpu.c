@@ -53,7 +53,12 @@ static const RetireProperty properties[] = {
 };
 
 static const Property branch_predictor =
-    DEFINE_PROP_STRING("branch-predictor", X86CPU, lwp_branch_predictor);
+    DEFINE_PROP_STRING("branch-predictor", X86CPU, branch_predictor);
+
+/* Off: counters are those of a QEMU that has no models. */
+static const Property pmu_models =
+    DEFINE_PROP_ON_OFF_AUTO("pmu-models", X86CPU, pmu_models,
+                            ON_OFF_AUTO_AUTO);
 
 static CPUCacheInfo **level_of(CPUCaches *c, RetireLevel level)
 {
@@ -318,12 +323,13 @@ bool retire_models_realize(X86CPU *cpu, Error **errp)
     RetireConfig *config = &cpu->retire_config;
     static void *common;
 
-    if (cpu->lwp_branch_predictor &&
-        !g_strv_contains(predictors, cpu->lwp_branch_predictor)) {
+    if (cpu->branch_predictor &&
+        !g_strv_contains(predictors, cpu->branch_predictor)) {
         error_setg(errp, "Property 'branch-predictor' must be 'local' or "
-                   "'off', not '%s'", cpu->lwp_branch_predictor);
+                   "'off', not '%s'", cpu->branch_predictor);
         return false;
     }
+    config->counted_models = cpu->pmu_models != ON_OFF_AUTO_OFF;
     config->latency_worst = 0;
     for (int i = 0; i < RETIRE_NR_SOURCES; i++) {
         config->latency_worst = MAX(config->latency_worst,
@@ -347,7 +353,7 @@ void retire_models_unrealize(X86CPU *cpu)
 
 static bool predicts(X86CPU *cpu)
 {
-    return g_strcmp0(cpu->lwp_branch_predictor, "off") != 0;
+    return g_strcmp0(cpu->branch_predictor, "off") != 0;
 }
 
 static void update(CPUX86State *env, RetireWants wants)
@@ -454,5 +460,6 @@ void retire_models_class_init(ObjectClass *oc)
 {
     retire_add_properties(oc, properties, ARRAY_SIZE(properties));
     retire_add_property(oc, &branch_predictor);
+    retire_add_property(oc, &pmu_models);
     retire_models_ops = &ops;
 }

@@ -7,6 +7,8 @@
 #include "tcg/helper-tcg.h"
 
 #define MSR_IA32_DEBUGCTL   0x1d9
+#define DEBUGCTL_LBR        (1u << 0)
+#define DEBUGCTL_BTF        (1u << 1)
 #define MSR_IA32_DS_AREA    0x600
 
 static PmuAccess access_ds_area(CPUX86State *env, uint64_t *val, bool write)
@@ -59,12 +61,16 @@ uint64_t perfmon_cpu_rdmsr(CPUX86State *env, uint32_t msr, uintptr_t ra)
            val | *env_archcpu(env)->perfmon.debugctl : val;
 }
 
-/* Of bits that are a unit's alone, @access says what it has found. */
+/*
+ * Of bits that are a unit's alone, @access says what it has found.  LBR and BTF,
+ * which all processors have, are ignored where no unit has them.
+ */
 static PmuAccess write_debugctl(PerfmonState *s, PmuAccess access,
                                 uint64_t val)
 {
     if (access == PMU_MSR_OTHER && s->debugctl_mask) {
-        access = val & ~s->debugctl_mask ? PMU_MSR_GP : PMU_MSR_OK;
+        access = val & ~(s->debugctl_mask | DEBUGCTL_LBR | DEBUGCTL_BTF) ?
+                 PMU_MSR_GP : PMU_MSR_OK;
     }
     if (access == PMU_MSR_OK) {
         *s->debugctl = val & s->debugctl_mask;

@@ -121,7 +121,7 @@ static bool pmu_realize(X86CPU *cpu, Error **errp)
         return false;
     }
     config->aperfmperf = env->features[FEAT_6_ECX] & CPUID_6_ECX_APERFMPERF;
-    config->no_models = !retire_models_ops;
+    config->no_models = !cpu->retire_config.counted_models;
     config->insn_clocks = cpu->retire_config.insn_clocks;
     config->refclk_ratio = cpu->retire_config.refclk_ratio;
     if (!pmu_configure(config, cpu->pmu_version, cpu->pmu_counters, &bad)) {

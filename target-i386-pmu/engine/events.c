@@ -242,7 +242,17 @@ PmuFound pmu_find_event(const PmuState *s, const PmuConfig *config, unsigned n)
     return found;
 }
 
-/* Three tables, one behind the other */
+/* Whether @sel does not count because there are no models. */
+bool pmu_lacks_event(const PmuConfig *config, uint64_t sel)
+{
+    PmuState s = { .evtsel[0] = sel };
+    PmuFound found = pmu_find_event(&s, config, 0);
+
+    return config->no_models &&
+           (!found.add || (found.add & pmu_lacking(config)));
+}
+
+/* Three tables, one behind the other, of which the last two need models */
 bool pmu_next_event(const PmuConfig *config, unsigned *next, PmuEvent *event)
 {
     const unsigned offcore = ARRAY_SIZE(events);
@@ -251,12 +261,16 @@ bool pmu_next_event(const PmuConfig *config, unsigned *next, PmuEvent *event)
     uint64_t has = config->flavour->has;
 
     if (has & HAS_P4) {
-        return netburst_next_event(next, event);
+        return netburst_next_event(pmu_lacking(config), next, event);
     }
     while (*next < end) {
         unsigned i = (*next)++;
 
-        if (i < offcore && (events[i].has & has)) {
+        if (config->no_models && i >= offcore) {
+            return false;
+        }
+        if (i < offcore && (events[i].has & has) &&
+            !(events[i].quantities & pmu_lacking(config))) {
             unsigned umask = events[i].umask;
 
             *event = (PmuEvent) {
@@ -362,8 +376,7 @@ static bool select_found(PmuCounter *counter, const PmuConfig *config,
     if (found == NEVER) {
         return true;
     }
-    if (config->no_models &&
-        (found & (PMU_MEMORY | PMU_MISPREDICTED | B(TAGGED)))) {
+    if (found & pmu_lacking(config)) {
         found = 0;
     }
     if (!found) {

@@ -140,7 +140,8 @@ const char *pmu_next_linux_event(const PmuConfig *config, unsigned *next,
     while (*next < ARRAY_SIZE(linux_events)) {
         unsigned i = (*next)++;
 
-        if (linux_events[i].has & config->flavour->has) {
+        if ((linux_events[i].has & config->flavour->has) &&
+            !pmu_lacks_event(config, linux_events[i].select)) {
             *select = linux_events[i].select;
             return linux_events[i].names;
         }

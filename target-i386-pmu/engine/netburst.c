@@ -218,8 +218,12 @@ NetburstEvent netburst_event(const NetburstState *s, unsigned n)
     return e;
 }
 
-bool netburst_next_event(unsigned *next, PmuEvent *event)
+bool netburst_next_event(uint64_t lacking, unsigned *next, PmuEvent *event)
 {
+    while (*next < ARRAY_SIZE(events) &&
+           (lacking & (events[*next].add | events[*next].sub))) {
+        ++*next;
+    }
     if (*next >= ARRAY_SIZE(events)) {
         return false;
     }

@@ -41,8 +41,8 @@ typedef struct NetburstEvent {
 
 NetburstEvent netburst_event(const NetburstState *s, unsigned n);
 
-/* As pmu_next_event() */
-bool netburst_next_event(unsigned *next, PmuEvent *event);
+/* As pmu_next_event(), but for what counts any of @lacking */
+bool netburst_next_event(uint64_t lacking, unsigned *next, PmuEvent *event);
 
 /*
  * The rows of RetireRow that counter @n is enabled for.  Whether somebody waits

@@ -168,6 +168,13 @@ static inline PmuOld pmu_old_kind(const PmuFlavour *flavour)
            flavour->has & HAS_C3 ? PMU_OLD_C3 : PMU_OLD_NONE;
 }
 
+/* What nobody can tell, because there are no models */
+static inline uint64_t pmu_lacking(const PmuConfig *config)
+{
+    return config->no_models ?
+           PMU_MEMORY | PMU_MISPREDICTED | B(TAGGED) | HITS : 0;
+}
+
 /* What selects the event of counter @n */
 static inline uint64_t pmu_event_select(const PmuState *s,
                                         const PmuConfig *config, unsigned n)
@@ -213,6 +220,7 @@ typedef struct PmuFound {
 } PmuFound;
 
 PmuFound pmu_find_event(const PmuState *s, const PmuConfig *config, unsigned n);
+bool pmu_lacks_event(const PmuConfig *config, uint64_t sel);
 void pmu_name_event(const PmuState *s, const PmuConfig *config, unsigned n,
                     char *name, size_t size);
 void pmu_select_event(PmuState *s, const PmuConfig *config, unsigned n);

@@ -91,6 +91,7 @@ typedef struct RetireConfig {
     bool has_caches;        /* somebody may want their models, */
     bool caches_of_cpuid;   /* and they are those that CPUID shows, */
     bool family_15h;        /* but for those, of which it shows nothing */
+    bool counted_models;    /* counters may ask the models */
 } RetireConfig;
 
 #define RETIRE_MAX_OBSERVERS    5

@@ -681,7 +681,7 @@ static void p4_select(uint8_t which, unsigned n, uint8_t escr)
     unsigned next = which % 64;
     PmuEvent event;
 
-    if (!netburst_next_event(&next, &event)) {
+    if (!netburst_next_event(0, &next, &event)) {
         return;
     }
     for (uint32_t msr = 0x3a0; msr < 0x3e2; msr++) {

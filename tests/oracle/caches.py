@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The model of caches of one CPU, by docs/system/i386/lwp.rst."""
+"""The model of caches of one CPU, by docs/system/i386/models.rst."""
 
 LINE = 64
 L2, L3, DRAM = 0, 1, 3          # sources of data (43724, Figure 2-5)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The model of TLBs and L1I of one CPU, by docs/system/i386/pmu.rst."""
+"""The model of TLBs and L1I of one CPU, by docs/system/i386/models.rst."""
 
 import caches
 

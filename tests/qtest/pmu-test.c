@@ -699,6 +699,30 @@ static void test_hotplug(void)
 
 }
 
+/* LBR and BTF may be written where nothing comes of them. */
+static void test_debugctl(void)
+{
+    const struct {
+        uint32_t msr;
+        uint64_t val;
+    } writes[] = {
+        { MSR_DEBUGCTL, 1 }, { MSR_DEBUGCTL, 2 }, { MSR_DEBUGCTL, 0 },
+        { MSR_GLOBAL_CTRL, GLOBAL_CTRL },
+    };
+    Guest g;
+
+    guest_init(&g);
+    guest_start(&g, SKYLAKE ",pmu=on", "-S -smp 1");
+    guest_prepare_all(&g, 1);
+    for (int i = 0; i < G_N_ELEMENTS(writes); i++) {
+        write_msr(&g, AREA(0) + WRITES + 12 * (3 + i), writes[i].msr,
+                  writes[i].val);
+    }
+    guest_cont(&g);
+    guest_consume(&g, 20);
+    guest_cleanup(&g);
+}
+
 /* --- monitor and trace events ------------------------------------------- */
 
 /* What the monitor shows of a CPU that has been stopped */
@@ -1087,6 +1111,7 @@ int main(int argc, char **argv)
     qtest_add_func("/pmu/migrate/pebs", test_pebs);
     qtest_add_func("/pmu/reset", test_reset);
     qtest_add_func("/pmu/hotplug", test_hotplug);
+    qtest_add_func("/pmu/debugctl", test_debugctl);
     qtest_add_func("/pmu/monitor", test_monitor);
     qtest_add_func("/pmu/monitor/branches", test_branches);
     qtest_add_func("/pmu/trace", test_trace);

@@ -2799,9 +2799,25 @@ static void test_no_models(void)
     static const uint16_t with[] = { 0x00c0, 0x003c, 0x00c4 };
     static const uint16_t without[] = { 0x00c5, 0x412e, 0x81d0, 0x20d1 };
     uint32_t regs[4], event;
+    unsigned next = 0, listed = 0;
+    uint64_t select;
+    PmuEvent e;
 
     be_intel(0x5e);
     config.no_models = true;
+    /* What is listed counts. */
+    for (; pmu_next_event(&config, &next, &e); listed++) {
+        wr(PERFEVTSEL(0), USR | EN | (uint64_t)e.umask << 8 | e.event);
+        g_assert_false(pmu_take_unknown(&pmu, &event));
+        g_assert_true(e.never || pmu.counter[0].add);
+    }
+    g_assert_cmpuint(listed, >, 20);
+    next = 0;
+    while (pmu_next_linux_event(&config, &next, &select)) {
+        wr(PERFEVTSEL(0), USR | EN | select);
+        g_assert_false(pmu_take_unknown(&pmu, &event));
+    }
+    pmu_reset(&pmu, &config);
     pmu_cpuid_0a(&config, regs);
     g_assert_cmphex(regs[1], ==, 0x58);
     for (int i = 0; i < G_N_ELEMENTS(with); i++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Linux' generic events: the PMU engine counts what Linux asks for, or pmu.rst
+ * Linux' generic events: the PMU engine counts what Linux asks for, or models.rst
  * says that it does not.
  */
 
@@ -19,7 +19,7 @@
 #define TITLE           "\nLinux' events that count 0\n"
 #define BORDER          "==="
 
-/* As pmu.rst has it, behind the event's name */
+/* As models.rst has it, behind the event's name */
 static char *code_of(unsigned event)
 {
     uint64_t code = linux_events[event].code;
@@ -34,7 +34,7 @@ static char *code_of(unsigned event)
 }
 
 /*
- * What pmu.rst's table names: "EVENT CODE".  An event's codes may go on in the
+ * What models.rst's table names: "EVENT CODE".  An event's codes may go on in the
  * next line, which has no name then.
  */
 static GPtrArray *read_table(void)
@@ -149,7 +149,7 @@ static void test_events(void)
                 }
                 complained = flavour;
                 complain(code, p, model, flavour, expected ? "counts 0" :
-                         "counts, but pmu.rst says that it does not");
+                         "counts, but models.rst says that it does not");
             }
         }
     }
@@ -177,11 +177,11 @@ static void test_named(void)
             may |= g_pattern_match_simple(kinds[k], name);
         }
         if (!may) {
-            g_test_message("pmu.rst: %s must not count 0", code);
+            g_test_message("models.rst: %s must not count 0", code);
             g_test_fail();
         }
         if (!is_named(codes, code)) {
-            g_test_message("pmu.rst: Linux has no %s", code);
+            g_test_message("models.rst: Linux has no %s", code);
             g_test_fail();
         }
     }
