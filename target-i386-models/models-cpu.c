@@ -67,10 +67,11 @@ static CPUCacheInfo **level_of(CPUCaches *c, RetireLevel level)
            level == RETIRE_L2 ? &c->l2_cache : &c->l3_cache;
 }
 
-/* Where they are differs between releases. */
+/*
+ * The cache that CPUID shows a guest of this vendor and cpuid_level, and what
+ * has all of CPUID show @info.
+ */
 #if QEMU_VERSION_MAJOR == 10 && QEMU_VERSION_MINOR == 0
-
-/* The cache that CPUID shows a guest of this vendor and cpuid_level */
 static CPUCacheInfo *get_cpuid_cache(CPUX86State *env, RetireLevel level)
 {
     return *level_of(!IS_INTEL_CPU(env) ? &env->cache_info_amd :
@@ -78,7 +79,6 @@ static CPUCacheInfo *get_cpuid_cache(CPUX86State *env, RetireLevel level)
                          &env->cache_info_cpuid4, level);
 }
 
-/* Have all of CPUID show @info. */
 static void set_cpuid_cache(CPUX86State *env, RetireLevel level,
                             CPUCacheInfo *info)
 {
@@ -86,9 +86,7 @@ static void set_cpuid_cache(CPUX86State *env, RetireLevel level,
     *level_of(&env->cache_info_cpuid4, level) = info;
     *level_of(&env->cache_info_amd, level) = info;
 }
-
 #else
-
 static CPUCacheInfo *get_cpuid_cache(CPUX86State *env, RetireLevel level)
 {
     return *level_of(&env->cache_info, level);
@@ -101,7 +99,6 @@ static void set_cpuid_cache(CPUX86State *env, RetireLevel level,
     env->enable_legacy_cpuid2_cache = false;
     env->enable_legacy_vendor_cache = false;
 }
-
 #endif
 
 static const char *const levels[RETIRE_NR_GEOMETRIES] = {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* What differs between the releases of QEMU that there are patches for */
+/* Headers that most files of an account need, and the state of a TB */
 
 #ifndef I386_RETIRE_COMPAT_H
 #define I386_RETIRE_COMPAT_H

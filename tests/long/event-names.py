@@ -166,10 +166,10 @@ def judge_event(words, answer, patterns):
 def judge_metric(words):
     """The same of a line of METRIC."""
     value, unit = words[1], ' '.join(words[2:])
-    if value == 'none':
-        return None             # its events are not there
-    if value == 'nothing':
-        return 'is below 0'     # which "perf stat -x" does not print
+    if value in ('none', 'divided'):
+        return None             # its events are not there, or are 0
+    if value == 'negative':
+        return 'is below 0'
     if not re.fullmatch(r'[0-9.]+', value):
         return f'is {value}'
     if '%' in unit and float(value) > 100:
