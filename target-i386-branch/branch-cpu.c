@@ -4,7 +4,6 @@
 #include "qemu/osdep.h"
 #include "qapi/error.h"
 #include "branch.h"
-#include "retire/compat.h"
 
 static bool init_config(X86CPU *cpu, BranchConfig *config)
 {
@@ -121,69 +120,39 @@ static void last_branches(X86CPU *cpu, PerfmonBranch *last, unsigned n)
     }
 }
 
-static PmuBranchInfo *get_branches(X86CPU *cpu)
+static void branch_show(X86CPU *cpu, GString *text)
 {
     const BranchConfig *config = &cpu->branch_config;
     const BranchState *s = &cpu->branch;
     bool frozen = *cpu->perfmon.global_status & PMU_STATUS_LBR_FRZ;
     RetireWants wants = branch_wants(s, config, false, frozen) |
                         branch_wants(s, config, true, frozen);
-    PmuBranchInfo *info = g_new0(PmuBranchInfo, 1);
-    PmuBranchRecordList **tail = &info->records;
+    g_autoptr(GString) records = g_string_new("");
+    unsigned depth = 0, n = 0;
     PerfmonBranch e;
 
-    info->kind = g_strdup(branch_flavour_name(config->flavour));
-    info->recording = wants & BRANCH_WANT_RECORDS;
-    while (branch_entry(s, config, &cpu->branch_ring, info->depth, &e)) {
-        info->depth++;
-        if (e.from || e.to || e.info) {
-            PmuBranchRecord *r = g_new0(PmuBranchRecord, 1);
-
-            r->from = e.from;
-            r->to = e.to;
-            r->has_info = e.info;
-            r->info = e.info;
-            QAPI_LIST_APPEND(tail, r);
-        }
-    }
-    info->has_bts = info->has_ds_area = config->ds;
-    info->bts = wants & RETIRE_WANT_TAKEN;
-    info->ds_area = cpu->perfmon.ds_area;
-    return info;
-}
-
-static void branch_info(X86CPU *cpu, PmuInfo *info)
-{
-    info->debugctl |= cpu->branch.debugctl;
-    if (cpu->branch_config.lbr || cpu->branch_config.ds) {
-        info->branches = get_branches(cpu);
-    }
-}
-
-static void branch_show(const PmuInfo *pmu, GString *text)
-{
-    const PmuBranchInfo *info = pmu->branches;
-    int n = 0;
-
-    if (!info) {
+    if (!config->lbr && !config->ds) {
         return;
     }
-    g_string_append_printf(text, "  branch records: %s, %" PRId64 "%s\n",
-                           info->kind, info->depth,
-                           info->recording ? ", recording" : "");
-    for (PmuBranchRecordList *l = info->records; l; l = l->next) {
-        const PmuBranchRecord *r = l->value;
-
-        g_string_append_printf(text, "  branch %d: %016" PRIx64 " -> %016"
-                               PRIx64, n++, r->from, r->to);
-        if (r->has_info) {
-            g_string_append_printf(text, " info %016" PRIx64, r->info);
+    while (branch_entry(s, config, &cpu->branch_ring, depth, &e)) {
+        depth++;
+        if (e.from || e.to || e.info) {
+            g_string_append_printf(records, "  branch %u: %016" PRIx64
+                                   " -> %016" PRIx64, n++, e.from, e.to);
+            if (e.info) {
+                g_string_append_printf(records, " info %016" PRIx64, e.info);
+            }
+            g_string_append_c(records, '\n');
         }
-        g_string_append_c(text, '\n');
     }
-    if (info->has_ds_area) {
+    g_string_append_printf(text, "  branch records: %s, %u%s\n%s",
+                           branch_flavour_name(config->flavour), depth,
+                           wants & BRANCH_WANT_RECORDS ? ", recording" : "",
+                           records->str);
+    if (config->ds) {
         g_string_append_printf(text, "  BTS %s, DS_AREA=%016" PRIx64 "\n",
-                               info->bts ? "on" : "off", info->ds_area);
+                               wants & RETIRE_WANT_TAKEN ? "on" : "off",
+                               cpu->perfmon.ds_area);
     }
 }
 
@@ -197,7 +166,6 @@ const PerfmonUnit branch_unit = {
     .msr = branch_cpu_msr,
     .task_commit = branch_cpu_task_commit,
     .last_branches = last_branches,
-    .info = branch_info,
     .show = branch_show,
     .loaded = branch_cpu_loaded,
 };

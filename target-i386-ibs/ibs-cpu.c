@@ -83,23 +83,6 @@ static bool ibs_realize(X86CPU *cpu, Error **errp)
                                "Features 'ibs' and 'ibs-*'", errp);
 }
 
-static void ibs_info(X86CPU *cpu, PmuInfo *info)
-{
-    const IbsConfig *config = &cpu->ibs_config;
-
-    info->has_ibs_fetch_ctl = config->caps & IBS_CAP_FETCH;
-    if (info->has_ibs_fetch_ctl) {
-        ibs_rdmsr(&cpu->ibs, config, IBS_MSR_FIRST + IBS_FETCH_CTL,
-                  &info->ibs_fetch_ctl);
-    }
-    info->has_ibs_op_ctl = info->has_ibs_op_rip = config->caps & IBS_CAP_OP;
-    if (info->has_ibs_op_ctl) {
-        ibs_rdmsr(&cpu->ibs, config, IBS_MSR_FIRST + IBS_OP_CTL,
-                  &info->ibs_op_ctl);
-        info->ibs_op_rip = cpu->ibs.reg[IBS_OP_RIP];
-    }
-}
-
 static RetireWants ibs_retire_wants(CPUX86State *env, RetireRow row)
 {
     X86CPU *cpu = env_archcpu(env);
@@ -342,16 +325,19 @@ static const VMStateDescription vmstate_ibs = {
     }
 };
 
-static void ibs_show(const PmuInfo *info, GString *text)
+static void ibs_show(X86CPU *cpu, GString *text)
 {
-    if (info->has_ibs_fetch_ctl) {
-        g_string_append_printf(text, "  IBS fetch: CTL=%016" PRIx64 "\n",
-                               info->ibs_fetch_ctl);
+    const IbsConfig *config = &cpu->ibs_config;
+    uint64_t ctl;
+
+    if (config->caps & IBS_CAP_FETCH) {
+        ibs_rdmsr(&cpu->ibs, config, IBS_MSR_FIRST + IBS_FETCH_CTL, &ctl);
+        g_string_append_printf(text, "  IBS fetch: CTL=%016" PRIx64 "\n", ctl);
     }
-    if (info->has_ibs_op_ctl) {
+    if (config->caps & IBS_CAP_OP) {
+        ibs_rdmsr(&cpu->ibs, config, IBS_MSR_FIRST + IBS_OP_CTL, &ctl);
         g_string_append_printf(text, "  IBS op: CTL=%016" PRIx64 " RIP=%016"
-                               PRIx64 "\n", info->ibs_op_ctl,
-                               info->ibs_op_rip);
+                               PRIx64 "\n", ctl, cpu->ibs.reg[IBS_OP_RIP]);
     }
 }
 
@@ -361,7 +347,6 @@ const PerfmonUnit ibs_unit = {
     .realize = ibs_realize,
     .event = ibs_event,
     .msr = ibs_msr,
-    .info = ibs_info,
     .show = ibs_show,
     .vmsd = &vmstate_ibs,
 };

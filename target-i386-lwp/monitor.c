@@ -1,87 +1,56 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* AMD Lightweight Profiling: QMP query-lwp and "info lwp". */
+/* AMD Lightweight Profiling: QMP x-query-lwp and "info lwp". */
 
 #include "qemu/osdep.h"
 #include "monitor/monitor.h"
-#include "qapi/error.h"
+#include "qapi/type-helpers.h"
 #include "lwp.h"
 #include "retire/compat.h"
 
 /* Runs on the CPU's thread outside its loop, where all has been reported. */
-static void get_state(CPUState *cs, run_on_cpu_data state)
+static void show(CPUState *cs, run_on_cpu_data text)
 {
-    *(LwpState *)state.host_ptr = X86_CPU(cs)->env.lwp;
-}
+    static const char *const names[LWP_NR_EVENTS] = {
+        "val", "ire", "bre", "dme", "cnh", "rnh",
+    };
+    const LwpState *s = &X86_CPU(cs)->env.lwp;
 
-static LwpProfile *get_profile(const LwpState *s)
-{
-    LwpProfile *p = g_new0(LwpProfile, 1);
-    LwpCounterList **tail = &p->counters;
-
-    p->base = s->base;
-    p->size = s->size;
-    p->head = s->head;
-    p->filters = s->filters;
-    p->pending = s->npending;
+    g_string_append_printf(text.host_ptr, "CPU #%d: LWP_CFG=%016" PRIx64
+                           " LWP_CBADDR=%016" PRIx64 "\n", cs->cpu_index,
+                           s->cfg, s->cbaddr);
+    if (!lwp_enabled(s)) {
+        return;
+    }
+    g_string_append_printf(text.host_ptr, "  ring %016" PRIx64 " size %08x head"
+                           " %08x filters %08x pending %u\n", s->base, s->size,
+                           s->head, s->filters, s->npending);
     for (int i = 0; i < LWP_NR_EVENTS; i++) {
         if (s->flags & LWP_FLAG(i + 1)) {
-            LwpCounter *c = g_new0(LwpCounter, 1);
-
-            c->event = i;
-            c->value = s->counter[i];
-            QAPI_LIST_APPEND(tail, c);
+            g_string_append_printf(text.host_ptr, "  %s %d\n", names[i],
+                                   s->counter[i]);
         }
     }
-    return p;
 }
 
-LwpInfoList *qmp_query_lwp(Error **errp)
+HumanReadableText *qmp_x_query_lwp(Error **errp)
 {
-    LwpInfoList *list = NULL, **tail = &list;
+    g_autoptr(GString) text = g_string_new("");
     CPUState *cs;
 
-    QEMU_BUILD_BUG_ON((int)LWP_EVENT_TYPE__MAX != LWP_NR_EVENTS);
     CPU_FOREACH(cs) {
-        CPUX86State *env = &X86_CPU(cs)->env;
-        LwpInfo *info;
-        LwpState s;
-
-        if (!(env->features[FEAT_8000_0001_ECX] & CPUID_EXT3_LWP)) {
-            continue;
+        if (X86_CPU(cs)->env.features[FEAT_8000_0001_ECX] & CPUID_EXT3_LWP) {
+            run_on_cpu(cs, show, RUN_ON_CPU_HOST_PTR(text));
         }
-        run_on_cpu(cs, get_state, RUN_ON_CPU_HOST_PTR(&s));
-        info = g_new0(LwpInfo, 1);
-        info->cpu_index = cs->cpu_index;
-        info->cfg = s.cfg;
-        info->cbaddr = s.cbaddr;
-        info->profile = lwp_enabled(&s) ? get_profile(&s) : NULL;
-        QAPI_LIST_APPEND(tail, info);
     }
-    return list;
+    if (!text->len) {
+        g_string_append(text, "No CPU has LWP\n");
+    }
+    return human_readable_text_from_str(text);
 }
 
-void hmp_info_lwp(Monitor *mon, const QDict *qdict)
+static void register_hmp(void)
 {
-    g_autoptr(LwpInfoList) list = qmp_query_lwp(NULL);
-
-    if (!list) {
-        monitor_printf(mon, "No CPU has LWP\n");
-    }
-    for (LwpInfoList *l = list; l; l = l->next) {
-        const LwpProfile *p = l->value->profile;
-
-        monitor_printf(mon, "CPU #%" PRId64 ": LWP_CFG=%016" PRIx64
-                       " LWP_CBADDR=%016" PRIx64 "\n", l->value->cpu_index,
-                       l->value->cfg, l->value->cbaddr);
-        if (!p) {
-            continue;
-        }
-        monitor_printf(mon, "  ring %016" PRIx64 " size %08x head %08x"
-                       " filters %08x pending %u\n", p->base, p->size, p->head,
-                       p->filters, p->pending);
-        for (LwpCounterList *c = p->counters; c; c = c->next) {
-            monitor_printf(mon, "  %s %d\n", LwpEventType_str(c->value->event),
-                           c->value->value);
-        }
-    }
+    monitor_register_hmp_info_hrt("lwp", qmp_x_query_lwp);
 }
+
+type_init(register_hmp);

@@ -6,7 +6,6 @@
 #include "perfmon.h"
 #include "tcg/helper-tcg.h"
 
-#define MSR_IA32_DEBUGCTL   0x1d9
 #define DEBUGCTL_LBR        (1u << 0)
 #define DEBUGCTL_BTF        (1u << 1)
 #define MSR_IA32_DS_AREA    0x600

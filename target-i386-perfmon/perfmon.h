@@ -14,8 +14,6 @@
 #ifndef CONFIG_USER_ONLY
 #include "migration/vmstate.h"
 
-struct PmuInfo;
-
 /* What happens to a CPU, and what units tell or ask others: perfmon_event() */
 typedef enum PerfmonEvent {
     /* The first three clear IA32_DS_AREA. */
@@ -66,10 +64,8 @@ typedef struct PerfmonUnit {
     void (*task_commit)(CPUX86State *env, uintptr_t ra);
     /* The last @n branches, as far as there are so many, the last one first */
     void (*last_branches)(X86CPU *cpu, PerfmonBranch *last, unsigned n);
-    /* For the monitor, on the CPU's own thread */
-    void (*info)(X86CPU *cpu, struct PmuInfo *info);
-    /* For people, what it has put there itself */
-    void (*show)(const struct PmuInfo *info, GString *text);
+    /* For people, on the CPU's own thread; the first unit ends "CPU #0: ". */
+    void (*show)(X86CPU *cpu, GString *text);
     /* The events that there are, for people; on any thread */
     void (*events)(X86CPU *cpu, GString *text);
     /* The CPU's state has been loaded; false: it is not this CPU's. */
@@ -141,6 +137,8 @@ bool perfmon_event(CPUX86State *env, PerfmonEvent event);
 void perfmon_cpu_event(CPUX86State *env, PerfmonEvent event);
 
 #ifdef CONFIG_TCG
+#define MSR_IA32_DEBUGCTL   0x1d9
+
 /*
  * RDMSR and WRMSR of an MSR that nobody else has, and what belongs here of MSR
  * IA32_MISC_ENABLE.  The former two may raise #GP; what is nobody's is 0, and

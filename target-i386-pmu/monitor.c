@@ -4,37 +4,30 @@
 #include "qemu/osdep.h"
 #include "pmu.h"
 #include "engine/netburst.h"
-#include "retire/compat.h"
 
-static PmuCounterInfoList *get_counters(const PmuState *s,
-                                        const PmuConfig *config)
+static void show_counter(const PmuState *s, const PmuConfig *config, unsigned n,
+                         GString *text)
 {
-    PmuCounterInfoList *list = NULL, **tail = &list;
     const NetburstState *netburst = config->netburst;
+    bool fixed = n >= PMU_MAX_GP && !netburst;
+    PmuSetting setting;
 
-    for (unsigned n = 0;
-         n < (netburst ? NETBURST_COUNTERS : PMU_NR_COUNTERS); n++) {
-        bool fixed = n >= PMU_MAX_GP && !netburst;
-        PmuCounterInfo *c;
-        PmuSetting setting;
-
-        if (!pmu_setting(s, config, n, &setting)) {
-            continue;
-        }
-        c = g_new0(PmuCounterInfo, 1);
-        c->type = fixed ? PMU_COUNTER_TYPE_FIXED : PMU_COUNTER_TYPE_GENERAL;
-        c->index = fixed ? n - PMU_MAX_GP : n;
-        c->has_select = !fixed;
-        c->select = fixed ? 0 : netburst ? netburst->cccr[n] : s->evtsel[n];
-        c->event = *setting.event ? g_strdup(setting.event) : NULL;
-        c->os = setting.os;
-        c->usr = setting.usr;
-        c->interrupt = setting.interrupts;
-        c->enabled = setting.enabled;
-        c->value = netburst ? netburst->value[n] : s->value[n];
-        QAPI_LIST_APPEND(tail, c);
+    if (!pmu_setting(s, config, n, &setting)) {
+        return;
     }
-    return list;
+    g_string_append_printf(text, "  %s %u: %012" PRIx64,
+                           fixed ? "fixed" : "general",
+                           fixed ? n - PMU_MAX_GP : n,
+                           netburst ? netburst->value[n] : s->value[n]);
+    if (!fixed) {
+        g_string_append_printf(text, " select %016" PRIx64,
+                               netburst ? netburst->cccr[n] : s->evtsel[n]);
+    }
+    g_string_append_printf(text, "%s%s%s%s%s%s\n",
+                           setting.enabled ? " enabled" : "",
+                           setting.os ? " os" : "", setting.usr ? " usr" : "",
+                           setting.interrupts ? " interrupt" : "",
+                           *setting.event ? ": " : "", setting.event);
 }
 
 void pmu_cpu_events(X86CPU *cpu, GString *text)
@@ -64,7 +57,7 @@ void pmu_cpu_events(X86CPU *cpu, GString *text)
     }
 }
 
-void pmu_cpu_info(X86CPU *cpu, PmuInfo *info)
+void pmu_cpu_show(X86CPU *cpu, GString *text)
 {
     PmuConfig config = cpu->pmu_config;
     PmuState s = cpu->pmu;
@@ -76,23 +69,42 @@ void pmu_cpu_info(X86CPU *cpu, PmuInfo *info)
         config.netburst = &netburst;
     }
     pmu_settle(&s, &config);
-    info->flavour = g_strdup(pmu_flavour_name(config.flavour));
-    info->version = config.version;
-    info->has_global_ctrl = config.version >= 2 || config.perfmon_v2;
-    info->has_global_status = info->has_global_ctrl;
-    info->global_ctrl = s.global_ctrl;
-    info->global_status = s.global_status;
-    info->has_fixed_ctr_ctrl = info->has_debugctl = config.fixed;
-    info->fixed_ctr_ctrl = s.fixed_ctr_ctrl;
-    info->debugctl |= s.debugctl;
-    info->counters = get_counters(&s, &config);
-    if (pmu_has_pebs(&config)) {
-        info->has_pebs_enable = info->has_pebs_data_cfg = true;
-        info->has_pebs_armed = true;
-        info->pebs_enable = s.pebs_enable;
-        info->pebs_data_cfg = s.pebs_data_cfg;
-        info->pebs_armed = s.pebs_armed;
+    g_string_append(text, pmu_flavour_name(config.flavour));
+    if (config.version) {
+        g_string_append_printf(text, ", version %d", config.version);
     }
-    info->has_load_latency = pmu_has_load_latency(&config);
-    info->load_latency = s.load_latency;
+    g_string_append_c(text, '\n');
+    if (config.version >= 2 || config.perfmon_v2) {
+        g_string_append_printf(text, "  GLOBAL_CTRL=%016" PRIx64
+                               " GLOBAL_STATUS=%016" PRIx64 "\n",
+                               s.global_ctrl, s.global_status);
+    }
+    if (config.fixed) {
+        /* Units share it, so that each CPU has it: this is never #GP. */
+        uint64_t debugctl = perfmon_cpu_rdmsr(&cpu->env, MSR_IA32_DEBUGCTL, 0);
+
+        g_string_append_printf(text, "  FIXED_CTR_CTRL=%016" PRIx64
+                               " DEBUGCTL=%016" PRIx64 "%s%s%s\n",
+                               s.fixed_ctr_ctrl, debugctl,
+                               debugctl & PMU_FREEZE_LBRS_ON_PMI ?
+                               " freeze-lbrs-on-pmi" : "",
+                               debugctl & PMU_FREEZE_PERFMON_ON_PMI ?
+                               " freeze-perfmon-on-pmi" : "",
+                               debugctl & PMU_FREEZE_WHILE_SMM ?
+                               " freeze-while-smm" : "");
+    }
+    for (unsigned n = 0;
+         n < (config.netburst ? NETBURST_COUNTERS : PMU_NR_COUNTERS); n++) {
+        show_counter(&s, &config, n, text);
+    }
+    if (pmu_has_pebs(&config)) {
+        g_string_append_printf(text, "  PEBS_ENABLE=%016" PRIx64
+                               " PEBS_DATA_CFG=%08" PRIx64 " armed=%016" PRIx64
+                               "\n", s.pebs_enable, s.pebs_data_cfg,
+                               s.pebs_armed);
+    }
+    if (pmu_has_load_latency(&config)) {
+        g_string_append_printf(text, "  PEBS_LD_LAT_THRESHOLD=%04" PRIx64 "\n",
+                               s.load_latency);
+    }
 }

@@ -193,7 +193,7 @@ const PerfmonUnit pmu_unit = {
     .event = pmu_cpu_event,
     .msr = pmu_cpu_msr,
     .rdpmc = pmu_cpu_rdpmc,
-    .info = pmu_cpu_info,
+    .show = pmu_cpu_show,
     .events = pmu_cpu_events,
     .loaded = pmu_cpu_loaded,
 };

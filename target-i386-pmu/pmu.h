@@ -16,7 +16,7 @@ bool pmu_cpu_event(CPUX86State *env, PerfmonEvent event);
 PmuAccess pmu_cpu_msr(CPUX86State *env, uint32_t msr, uint64_t *val,
                       bool write);
 PmuAccess pmu_cpu_rdpmc(CPUX86State *env, uint64_t *val);
-void pmu_cpu_info(X86CPU *cpu, struct PmuInfo *info);
+void pmu_cpu_show(X86CPU *cpu, GString *text);
 void pmu_cpu_events(X86CPU *cpu, GString *text);
 
 extern const RetireObserver pmu_observer;

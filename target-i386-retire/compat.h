@@ -14,7 +14,6 @@
 #endif
 #ifndef CONFIG_USER_ONLY
 #include "hw/boards.h"
-#include "monitor/hmp-target.h"
 #include "qapi/qapi-commands-misc-target.h"
 #endif
 #define INSN_START_WORDS TARGET_INSN_START_WORDS
@@ -45,7 +44,6 @@ static inline void retire_get_tb_state(CPUX86State *env, vaddr *pc,
 #include "user/guest-host.h"
 #else
 #include "hw/core/boards.h"
-#include "monitor/hmp.h"
 #include "qapi/qapi-commands-misc-i386.h"
 #include "system/memory.h"
 #endif

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Branch records under TCG: properties and what QMP shows; migration and
+ * Branch records under TCG: properties and what "info pmu" shows; migration and
  * snapshots of a guest that records branches.
  */
 
 #include "qemu/osdep.h"
-#include "qobject/qjson.h"
-#include "qobject/qnum.h"
 #include "pmu-guest.h"
 #include "x86-section-bytes.h"
 
@@ -48,29 +46,18 @@ static const ModelTest model_tests[] = {
 };
 
 /* Nothing has been recorded yet. */
-static void check_branch_model(const ModelTest *t, QDict *cpu, const char *info)
+static void check_branch_model(const ModelTest *t, const char *info)
 {
-    g_autofree char *line = NULL;
-    QDict *branches;
+    g_autofree char *text = NULL;
 
-    g_assert_cmpint(qdict_haskey(cpu, "branches"), ==, t->branches != NULL);
     if (!t->branches) {
         g_assert_null(strstr(info, "branch records"));
         return;
     }
-    branches = qdict_get_qdict(cpu, "branches");
-    g_assert_cmpstr(qdict_get_str(branches, "kind"), ==, t->branches);
-    g_assert_cmpint(qdict_get_int(branches, "depth"), ==, t->depth);
-    g_assert_false(qdict_get_bool(branches, "recording"));
-    g_assert_true(qlist_empty(qdict_get_qlist(branches, "records")));
-    g_assert_cmpint(qdict_haskey(branches, "bts"), ==, t->bts);
-    g_assert_cmpint(qdict_haskey(branches, "ds-area"), ==, t->bts);
-    g_assert_false(qdict_get_try_bool(branches, "bts", false));
-    line = g_strdup_printf("  branch records: %s, %d\r\n", t->branches,
-                           t->depth);
-    g_assert_nonnull(strstr(info, line));
-    g_assert_true(!strstr(info, "  BTS off, DS_AREA=0000000000000000\r\n") ==
-                  !t->bts);
+    text = g_strdup_printf("  branch records: %s, %d\r\n%s", t->branches,
+                           t->depth, t->bts ?
+                           "  BTS off, DS_AREA=0000000000000000\r\n" : "");
+    g_assert_true(g_str_has_suffix(info, text));
 }
 
 static void test_model(gconstpointer opaque)
@@ -78,17 +65,12 @@ static void test_model(gconstpointer opaque)
     const ModelTest *t = opaque;
     QTestState *qts = qtest_initf("-machine pc -accel tcg -S -smp 2 -cpu %s"
                                   " 2>/dev/null", t->cpu);
-    g_autofree char *info = qtest_hmp(qts, "info pmu");
-    QList *list;
-    QDict *rsp, *cpu;
+    g_autofree char *info = info_pmu(qts, 1);
 
-    rsp = query(qts, &list);
-    cpu = get_dict(list, 1);
-    check_branch_model(t, cpu, info);
+    check_branch_model(t, info);
     if (t->counters.flavour) {
-        check_counter_model(&t->counters, cpu, info);
+        check_counter_model(&t->counters, info);
     }
-    qobject_unref(rsp);
     qtest_quit(qts);
 }
 
@@ -242,71 +224,52 @@ static void check_bts(Guest *g)
     check_straight(last_to, get_register(g, 0, "EIP="));
 }
 
-/* Returns what query-pmu tells of branch records; the caller unrefs it. */
-static QDict *query_branches(Guest *g)
+/* What "info pmu" shows of branch records, which come last; to be freed */
+static char *info_branches(Guest *g)
 {
-    QList *list;
-    QDict *rsp = query(g->qts, &list), *branches;
+    g_autofree char *info = info_pmu(g->qts, 0);
+    const char *branches = strstr(info, "  branch records: ");
 
-    branches = qdict_get_qdict(get_dict(list, 0), "branches");
-    qobject_ref(branches);
-    qobject_unref(rsp);
-    return branches;
-}
-
-static uint64_t get_u64(QDict *dict, const char *key)
-{
-    return qnum_get_uint(qobject_to(QNum, qdict_get(dict, key)));
+    g_assert_nonnull(branches);
+    return g_strdup(branches);
 }
 
 /* A guest that has been stopped; all records are full. */
 static void check_branches_shown(Guest *g, const BranchTest *t)
 {
-    QDict *branches = query_branches(g);
-    g_autofree char *info = qtest_hmp(g->qts, "info pmu");
-    g_autofree char *line = NULL;
+    g_autofree char *info = info_branches(g);
+    g_auto(GStrv) lines = g_strsplit(info, "\r\n", -1);
+    g_autofree char *depth = g_strdup_printf(", %d%s", t->depth,
+                                             t->depth ? ", recording" : "");
+    g_autofree char *bts =
+        g_strdup_printf("  BTS %s, DS_AREA=%016llx", t->bts ? "on" : "off",
+                        t->bts ? AREA(0) + DS_AREA : 0);
     uint64_t last_from = get_register(g, 0, "EIP=");
-    uint64_t ds_area = t->bts ? AREA(0) + DS_AREA : 0;
-    const QListEntry *entry;
-    int n = 0;
 
-    g_assert_cmpint(qdict_get_int(branches, "depth"), ==, t->depth);
-    g_assert_cmpint(qdict_get_bool(branches, "recording"), ==, t->depth != 0);
-    QLIST_FOREACH_ENTRY(qdict_get_qlist(branches, "records"), entry) {
-        QDict *r = qobject_to(QDict, qlist_entry_obj(entry));
-        uint64_t from = get_u64(r, "from");
-        uint64_t to = get_u64(r, "to");
-        g_autofree char *shown =
-            g_strdup_printf("  branch %d: %016" PRIx64 " -> %016" PRIx64, n++,
-                            from, to);
+    g_assert_true(g_str_has_suffix(lines[0], depth));
+    for (int i = 0; i < t->depth; i++) {
+        g_autofree char *name = g_strdup_printf("  branch %d: ", i);
+        uint64_t from = shown(lines[i + 1], name);
+        uint64_t to = shown(lines[i + 1], " -> ");
 
-        g_assert_nonnull(strstr(info, shown));
         check_branch(from, to);
         check_straight(to, last_from);
         last_from = from;
     }
-    g_assert_cmpint(n, ==, t->depth);
-    g_assert_cmpint(qdict_get_bool(branches, "bts"), ==, t->bts);
-    g_assert_cmphex(get_u64(branches, "ds-area"), ==, ds_area);
-    line = g_strdup_printf("  BTS %s, DS_AREA=%016" PRIx64 "\r\n",
-                           t->bts ? "on" : "off", ds_area);
-    g_assert_nonnull(strstr(info, line));
+    g_assert_cmpstr(lines[t->depth + 1], ==, bts);
     if (t->bts) {
         check_bts(g);
     }
-    qobject_unref(branches);
 }
 
 /* No record, and nothing that could make one */
 static void check_branches_none(Guest *g)
 {
-    QDict *branches = query_branches(g);
+    g_autofree char *info = info_branches(g);
 
-    g_assert_false(qdict_get_bool(branches, "recording"));
-    g_assert_true(qlist_empty(qdict_get_qlist(branches, "records")));
-    g_assert_false(qdict_get_bool(branches, "bts"));
-    g_assert_cmphex(get_u64(branches, "ds-area"), ==, 0);
-    qobject_unref(branches);
+    g_assert_null(strstr(info, "recording"));
+    g_assert_null(strstr(info, "  branch 0: "));
+    g_assert_nonnull(strstr(info, "  BTS off, DS_AREA=0000000000000000\r\n"));
 }
 
 static bool stream_has(Guest *g, const char *name)
@@ -335,23 +298,18 @@ static void test_migrate(gconstpointer opaque)
     branch_prepare(&g, t);
     guest_cont(&g);
     for (int i = 0; i < 5; i++) {
-        g_autoptr(GString) before = NULL, after = NULL;
-        QDict *branches;
+        g_autofree char *before = NULL, *after = NULL;
 
         guest_consume(&g, 20);
         check_branches_shown(&g, t);
-        branches = query_branches(&g);
-        before = qobject_to_json(QOBJECT(branches));
-        qobject_unref(branches);
+        before = info_branches(&g);
         guest_save(&g);
         g_assert_true(stream_has(&g, "cpu/branch"));
         g_assert_cmpint(stream_has(&g, "cpu/branch/stack"), ==, !t->arch);
         g_assert_cmpint(stream_has(&g, "cpu/arch_lbr"), ==, t->arch);
         g_assert_true(guest_load(&g, t->cpu, "-S"));
-        branches = query_branches(&g);
-        after = qobject_to_json(QOBJECT(branches));
-        qobject_unref(branches);
-        g_assert_cmpstr(before->str, ==, after->str);
+        after = info_branches(&g);
+        g_assert_cmpstr(before, ==, after);
         check_branches_shown(&g, t);
         guest_cont(&g);
     }
@@ -601,15 +559,12 @@ static void lbrv_prepare(Guest *g)
 /* The only record there is */
 static void check_lbrv_record(Guest *g, uint64_t from, uint64_t to)
 {
-    QDict *branches = query_branches(g), *r;
-    QList *records = qdict_get_qlist(branches, "records");
+    g_autofree char *info = info_branches(g);
 
-    g_assert_true(qdict_get_bool(branches, "recording"));
-    g_assert_cmpint(qlist_size(records), ==, 1);
-    r = get_dict(records, 0);
-    g_assert_cmphex(get_u64(r, "from"), ==, from);
-    g_assert_cmphex(get_u64(r, "to"), ==, to);
-    qobject_unref(branches);
+    g_assert_nonnull(strstr(info, ", recording\r\n"));
+    g_assert_null(strstr(info, "  branch 1: "));
+    g_assert_cmphex(shown(info, "  branch 0: "), ==, from);
+    g_assert_cmphex(shown(info, " -> "), ==, to);
 }
 
 /*

@@ -5,6 +5,7 @@
  */
 
 #include "qemu/osdep.h"
+#include "qobject/qlist.h"
 #include "pmu-guest.h"
 
 /*
@@ -45,8 +46,9 @@ static void test_caches(void)
         QTestState *qts = qtest_initf("-machine pc -accel tcg -S -cpu %s 2>%s",
                                       t[i].cpu, log);
         QDict *rsp = qtest_qmp(qts, "{ 'execute': 'query-cpus-fast' }");
-        g_autofree char *path = g_strdup(qdict_get_str(
-            get_dict(qdict_get_qlist(rsp, "return"), 0), "qom-path"));
+        QObject *first = qlist_peek(qdict_get_qlist(rsp, "return"));
+        g_autofree char *path = g_strdup(qdict_get_str(qobject_to(QDict, first),
+                                                       "qom-path"));
 
         qobject_unref(rsp);
         for (int k = 0; k < G_N_ELEMENTS(names); k++) {
