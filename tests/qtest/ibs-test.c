@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * AMD's Instruction-Based Sampling under TCG: features, properties, CPU
- * hot-plug, and migration of a guest that has a sample ahead.
+ * hot-plug, a sample of an op, and migration of a guest that has one ahead.
  */
 
 #include "qemu/osdep.h"
@@ -33,6 +33,35 @@ static void test_properties(void)
     };
 
     check_properties(t, G_N_ELEMENTS(t));
+}
+
+/*
+ * Behind the WRMSR that starts it, the guest executes ADD, JMP, MOV, JECXZ and
+ * MOV, and then DEC and JNE by turns.  The op behind 256 is the 126th JNE.
+ */
+static void test_sample(void)
+{
+    const uint64_t valid = 1 << 18, ctl = 1 << 19 | 1 << 17 | 256 / 16;
+    g_autofree char *info = NULL;
+    Guest g;
+
+    guest_init(&g);
+    guest_start(&g, "max,family=23,model=1,pmu=on,ibs-random=off", "-S -smp 1");
+    guest_prepare_all(&g, 1);
+    for (int i = 0; i < G_N_ELEMENTS(reads); i++) {
+        qtest_writel(g.qts, AREA(0) + READS + 4 * i, 0xc0011033);
+    }
+    for (int i = 0; i < 4; i++) {
+        write_msr(&g, AREA(0) + WRITES + 12 * i, 0xc0011033, i < 3 ? 0 : ctl);
+    }
+    guest_cont(&g);
+    guest_wait(&g, 0, SEQ, 1);
+    guest_stop(&g);
+    info = info_pmu(g.qts, 0);
+    g_assert_cmphex(shown(info, "IBS op: CTL=") & (valid | ctl), ==,
+                    valid | ctl);
+    g_assert_cmphex(shown(info, " RIP="), ==, IP_JNE);
+    guest_cleanup(&g);
 }
 
 /* IBS with a sample ahead, and what no processor could have sent */
@@ -130,6 +159,7 @@ int main(int argc, char **argv)
     if (!g_str_equal(qtest_get_arch(), "x86_64")) {
         return g_test_run();
     }
+    qtest_add_func("/ibs/sample", test_sample);
     qtest_add_func("/ibs/migrate", test_migrate);
     qtest_add_func("/ibs/hotplug", test_hotplug);
     return g_test_run();

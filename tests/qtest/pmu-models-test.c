@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * The caches and TLBs of CPUs with performance counters under TCG: those that a
- * CPU model has, and properties.
+ * CPU model has, properties, and what counters say of a guest's loads.
  */
 
 #include "qemu/osdep.h"
@@ -131,6 +131,62 @@ static void test_properties(void)
     check_properties(t, G_N_ELEMENTS(t));
 }
 
+/* Without models, counters have no events of theirs. */
+static void test_off(void)
+{
+    static const char *const args[] = { "", ",pmu-models=off" };
+
+    for (int off = 0; off < 2; off++) {
+        QTestState *qts = qtest_initf("-machine pc -accel tcg -S -cpu "
+                                      "Skylake-Client,pmu=on%s 2>/dev/null",
+                                      args[off]);
+        g_autofree char *text = qtest_hmp(qts, "info pmu-events");
+
+        g_assert_nonnull(strstr(text, "INST_RETIRED.ANY_P"));
+        g_assert_cmpint(strstr(text, "LONGEST_LAT_CACHE.MISS") != NULL, ==,
+                        !off);
+        g_assert_cmpint(strstr(text, "BR_MISP_RETIRED.ALL_BRANCHES") != NULL,
+                        ==, !off);
+        g_assert_cmpint(strstr(text, "FRONTEND_RETIRED.") != NULL, ==, !off);
+        g_assert_cmpint(strstr(text, "cache-misses") != NULL, ==, !off);
+        qtest_quit(qts);
+    }
+}
+
+/*
+ * After RESET, a counter counts once it has an event.  From then on, the guest
+ * loads the rest of its list of MSRs, which is in one line, and SEQ, with the
+ * INC of each round.
+ */
+static void test_loads(void)
+{
+    const struct {
+        uint32_t msr;
+        uint64_t val;
+    } writes[] = {
+        { MSR_EVTSEL0 + 1, 0x4208d1 },      /* loads that L1D does not have */
+        { MSR_EVTSEL0, 0x4281d0 },          /* all loads */
+        { MSR_FIXED_CTR_CTRL, 0 }, { MSR_GLOBAL_CTRL, 3 },
+    };
+    g_autofree char *info = NULL;
+    Guest g;
+
+    guest_init(&g);
+    guest_start(&g, SKYLAKE ",pmu=on", "-S -smp 1");
+    guest_prepare_all(&g, 1);
+    for (int i = 0; i < G_N_ELEMENTS(writes); i++) {
+        write_msr(&g, AREA(0) + WRITES + 12 * i, writes[i].msr, writes[i].val);
+    }
+    guest_cont(&g);
+    guest_wait(&g, 0, SEQ, 100);
+    guest_stop(&g);
+    info = info_pmu(g.qts, 0);
+    g_assert_cmpuint(shown(info, "general 0: "), ==,
+                     2 * 3 + 1 + qtest_readl(g.qts, AREA(0) + SEQ));
+    g_assert_cmpuint(shown(info, "general 1: "), ==, 2);
+    guest_cleanup(&g);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -138,5 +194,11 @@ int main(int argc, char **argv)
     qtest_add_func("/pmu-models/caches", test_caches);
     qtest_add_func("/pmu-models/caches/not-shown", test_caches_not_shown);
     qtest_add_func("/pmu-models/properties", test_properties);
+    qtest_add_func("/pmu-models/off", test_off);
+
+    /* The guest runs in 64-bit mode. */
+    if (g_str_equal(qtest_get_arch(), "x86_64")) {
+        qtest_add_func("/pmu-models/loads", test_loads);
+    }
     return g_test_run();
 }
