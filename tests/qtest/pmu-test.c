@@ -135,17 +135,16 @@ static void test_aperfmperf(void)
 static void test_events(void)
 {
     static const struct {
-        const char *cpu, *lines[4];
+        const char *cpu, *lines[3];
     } tests[] = {
         { SKYLAKE ",pmu=on",
           { "c4/20    BR_INST_RETIRED.NEAR_TAKEN\r\n",
             "d1/40    MEM_LOAD_RETIRED.FB_HIT (never)\r\n",
-            "c6/01=   FRONTEND_RETIRED.L1I_MISS with 3f7h 12\r\n",
-            "0151     L1-dcache-load-misses\r\n" } },
+            "00c0     instructions\r\n" } },
         { "EPYC,pmu=on",
-          { "c2       ex_ret_brn\r\n", "64/08    l2_cache_req_stat.ls_rd",
+          { "c2       ex_ret_brn\r\n",
             "1d0       ex_ret_fused_instr (never)\r\n",
-            "00c3     branch-misses, branch-load-misses\r\n" } },
+            "00c2     branches, branch-loads\r\n" } },
         { "kvm32,pmu=on", { "GLOBAL_POWER_EVENTS.RUNNING\r\n" } },
         { "max", { "No CPU has performance counters under TCG\r\n" } },
     };
@@ -159,7 +158,7 @@ static void test_events(void)
         g_assert_cmpint(qdict_haskey(rsp, "return"), ==,
                         !strstr(text, "No CPU"));
         qobject_unref(rsp);
-        for (int j = 0; j < 4 && tests[i].lines[j]; j++) {
+        for (int j = 0; j < 3 && tests[i].lines[j]; j++) {
             g_test_message("%s", tests[i].lines[j]);
             g_assert_nonnull(strstr(text, tests[i].lines[j]));
         }
