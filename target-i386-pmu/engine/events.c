@@ -220,6 +220,10 @@ PmuFound pmu_find_event(const PmuState *s, const PmuConfig *config, unsigned n)
     if (found.add != NEVER) {
         found.add &= ~NEVER;
     }
+    if (found.add & PAGE_HITS) {
+        found.add &= ~PAGE_HITS;
+        found.less = CODE_PAGES;
+    }
     if (found.add & HITS) {
         /* A branch's misprediction is as many places behind it. */
         found.less = (found.add & B(FETCHES)) << 1 |

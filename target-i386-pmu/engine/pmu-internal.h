@@ -138,6 +138,7 @@ struct PmuFlavour {
 #define STALLED     (1ull << 63)     /* clocks in which no instruction ends */
 #define EDGES       (1ull << 62)    /* beside what they begin: its clocks */
 #define HITS        (1ull << 61)    /* of fetches or branches, less misses */
+#define PAGE_HITS   (1ull << 60)    /* of fetches, less what ITLB gets */
 #define NEVER       B(MISP_JMP)     /* what is known not to happen here */
 
 /* Zen's odd counters have the upper 16 bits of the even ones before them. */

@@ -2574,6 +2574,10 @@ static void test_hits(void)
         { CPUS(SKYLAKE, ICE_LAKE), 0x83, 1, 2, Q(FETCHES), Q(FETCH_MISSES) },
         { CPUS(ZEN2, PERFMON_V2), 0x18e, 0x07, 0x18, Q(FETCHES),
           Q(FETCH_MISSES) },
+        { CPUS(ZEN2, PERFMON_V2), 0x94, 0x07, 0, Q(FETCHES),
+          Q(TLB_FETCH_L2) | Q(TLB_FETCH_WALK) },
+        { CPUS(ZEN2, PERFMON_V2), 0x94, 0xff, 0, Q(FETCHES),
+          Q(TLB_FETCH_L2) | Q(TLB_FETCH_WALK) },
         { CPUS(CORE2, BONNELL), 0xc4, 1, 2, Q(COND_NOT_TAKEN),
           Q(MISP_COND_NOT_TAKEN) },
         { CPUS(CORE2, BONNELL), 0xc4, 4, 8, Q_TAKEN | Q(FAR), Q_M_TAKEN },
@@ -2590,7 +2594,8 @@ static void test_hits(void)
                 continue;
             }
             be_cpu(cpu);
-            for (unsigned umask = 1; umask < 4; umask++) {
+            for (unsigned umask = 1; umask < (tests[i].misses ? 4 : 2);
+                 umask++) {
                 wr(evtsel_msr(umask & 1), sel |
                    (umask & 1 ? tests[i].hits : 0) << 8 |
                    (umask & 2 ? tests[i].misses : 0) << 8);
