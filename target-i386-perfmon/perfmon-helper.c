@@ -61,8 +61,8 @@ uint64_t perfmon_cpu_rdmsr(CPUX86State *env, uint32_t msr, uintptr_t ra)
 }
 
 /*
- * Of bits that are a unit's alone, @access says what it has found.  LBR and BTF,
- * which all processors have, are ignored where no unit has them.
+ * Of bits that are a unit's alone, @access says what it has found.  LBR and
+ * BTF, which all processors have, are ignored where no unit has them.
  */
 static PmuAccess write_debugctl(PerfmonState *s, PmuAccess access,
                                 uint64_t val)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Linux' generic events: the PMU engine counts what Linux asks for, or models.rst
- * says that it does not.
+ * Linux' generic events: the PMU engine counts what Linux asks for, or
+ * models.rst says that it does not.
  */
 
 #include <string.h>
@@ -34,7 +34,7 @@ static char *code_of(unsigned event)
 }
 
 /*
- * What models.rst's table names: "EVENT CODE".  An event's codes may go on in the
+ * What the table of models.rst names: "EVENT CODE".  Its codes may go on in the
  * next line, which has no name then.
  */
 static GPtrArray *read_table(void)
