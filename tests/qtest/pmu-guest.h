@@ -381,6 +381,21 @@ static inline void write_msr(Guest *g, uint64_t addr, uint32_t msr,
     qtest_writeq(g->qts, addr + 4, val);
 }
 
+typedef struct MsrWrite {
+    uint32_t msr;
+    uint64_t val;
+} MsrWrite;
+
+/* What a CPU writes when it starts, from entry @first of its list on */
+static inline void write_msrs(Guest *g, unsigned cpu, unsigned first,
+                              const MsrWrite *writes, unsigned n)
+{
+    for (unsigned i = 0; i < n; i++) {
+        write_msr(g, AREA(cpu) + WRITES + 12 * (first + i), writes[i].msr,
+                  writes[i].val);
+    }
+}
+
 /* Each interrupt clears the status, and is due again after @period. */
 static inline void guest_rearm(Guest *g, unsigned cpu, uint32_t period)
 {
@@ -393,10 +408,7 @@ static inline void guest_rearm(Guest *g, unsigned cpu, uint32_t period)
 /* What a CPU does that has been reset, or not yet. */
 static inline void guest_prepare(Guest *g, unsigned cpu, uint32_t command)
 {
-    const struct {
-        uint32_t msr;
-        uint64_t val;
-    } writes[] = {
+    const MsrWrite writes[] = {
         { MSR_EVTSEL0, EVTSEL }, { MSR_PMC0, -(uint64_t)PERIOD },
         { MSR_FIXED_CTR_CTRL, 1 }, { MSR_GLOBAL_CTRL, GLOBAL_CTRL },
     };
@@ -407,9 +419,7 @@ static inline void guest_prepare(Guest *g, unsigned cpu, uint32_t command)
     for (int i = 0; i < G_N_ELEMENTS(reads); i++) {
         qtest_writel(g->qts, area + READS + 4 * i, reads[i]);
     }
-    for (int i = 0; i < G_N_ELEMENTS(writes); i++) {
-        write_msr(g, area + WRITES + 12 * i, writes[i].msr, writes[i].val);
-    }
+    write_msrs(g, cpu, 0, writes, G_N_ELEMENTS(writes));
     guest_rearm(g, cpu, PERIOD);
     qtest_writel(g->qts, area + LVTPC, LVT_NMI);
     qtest_writel(g->qts, area + COMMAND, command);

@@ -170,10 +170,7 @@ static void test_events(void)
  */
 static void test_loads(void)
 {
-    const struct {
-        uint32_t msr;
-        uint64_t val;
-    } writes[] = {
+    const MsrWrite writes[] = {
         { MSR_EVTSEL0 + 1, 0x4208d1 },      /* loads that L1D does not have */
         { MSR_EVTSEL0, 0x4281d0 },          /* all loads */
         { MSR_FIXED_CTR_CTRL, 0 }, { MSR_GLOBAL_CTRL, 3 },
@@ -184,9 +181,7 @@ static void test_loads(void)
     guest_init(&g);
     guest_start(&g, SKYLAKE ",pmu=on", "-S -smp 1");
     guest_prepare_all(&g, 1);
-    for (int i = 0; i < G_N_ELEMENTS(writes); i++) {
-        write_msr(&g, AREA(0) + WRITES + 12 * i, writes[i].msr, writes[i].val);
-    }
+    write_msrs(&g, 0, 0, writes, G_N_ELEMENTS(writes));
     guest_cont(&g);
     guest_wait(&g, 0, SEQ, 100);
     guest_stop(&g);

@@ -697,10 +697,7 @@ static void test_hotplug(void)
 /* LBR and BTF may be written where nothing comes of them. */
 static void test_debugctl(void)
 {
-    const struct {
-        uint32_t msr;
-        uint64_t val;
-    } writes[] = {
+    const MsrWrite writes[] = {
         { MSR_DEBUGCTL, 1 }, { MSR_DEBUGCTL, 2 }, { MSR_DEBUGCTL, 0 },
         { MSR_GLOBAL_CTRL, GLOBAL_CTRL },
     };
@@ -709,10 +706,7 @@ static void test_debugctl(void)
     guest_init(&g);
     guest_start(&g, SKYLAKE ",pmu=on", "-S -smp 1");
     guest_prepare_all(&g, 1);
-    for (int i = 0; i < G_N_ELEMENTS(writes); i++) {
-        write_msr(&g, AREA(0) + WRITES + 12 * (3 + i), writes[i].msr,
-                  writes[i].val);
-    }
+    write_msrs(&g, 0, 3, writes, G_N_ELEMENTS(writes));
     guest_cont(&g);
     guest_consume(&g, 20);
     guest_cleanup(&g);
@@ -763,10 +757,7 @@ static void test_monitor(void)
 /* Counters of @event and of all branches, beside those of instructions */
 static void check_branches(uint64_t event)
 {
-    const struct {
-        uint32_t msr;
-        uint64_t val;
-    } writes[] = {
+    const MsrWrite writes[] = {
         /* After RESET each counts at once. */
         { MSR_EVTSEL0 + 2, 0x4200c4 }, { MSR_EVTSEL0 + 1, event },
         { MSR_GLOBAL_CTRL, GLOBAL_CTRL | 6 },
@@ -776,10 +767,7 @@ static void check_branches(uint64_t event)
     guest_init(&g);
     guest_start(&g, SKYLAKE ",pmu=on", "-S");
     guest_prepare_all(&g, 1);
-    for (int i = 0; i < G_N_ELEMENTS(writes); i++) {
-        write_msr(&g, AREA(0) + WRITES + 12 * (3 + i), writes[i].msr,
-                  writes[i].val);
-    }
+    write_msrs(&g, 0, 3, writes, G_N_ELEMENTS(writes));
     guest_cont(&g);
     for (uint32_t nmis = 2; nmis < 20; nmis++) {
         g_autofree char *info = NULL;
