@@ -1,12 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * AMD Lightweight Profiling: a program for lwp-debug.py, which interrupts it
- * and goes on in single steps.  An event is always near.
+ * and goes on in single steps.  An event is always near, and so is an
+ * interrupt of the timer.  EFLAGS.IF is clear: none is delivered, but QEMU
+ * leaves the translated code for each.
  */
 
 #include "lwp-kernel.h"
 
-enum { IRE = 2, INTERVAL = 30, ROUNDS = 1000 };
+enum {
+    IRE = 2, INTERVAL = 30, ROUNDS = 1000,
+
+    PIT_CHANNEL0 = 0x40, PIT_MODE = 0x43, PIT_MODE2 = 0x34,
+    PIT_CLOCKS = 50,            /* 42 us */
+};
 
 /* volatile: the debugger sets it, and then nothing ends the program */
 volatile uint32_t lwp_forever;
@@ -28,6 +35,9 @@ int main(void)
     unsigned insns = ROUNDS * 205 + 1;
 
     kernel_init();
+    out8(PIT_MODE, PIT_MODE2);
+    out8(PIT_CHANNEL0, PIT_CLOCKS);
+    out8(PIT_CHANNEL0, 0);
     lwp_make_available();
     prepare(1u << IRE);
     cb->event[IRE - 1].interval = cb->event[IRE - 1].counter = INTERVAL;
