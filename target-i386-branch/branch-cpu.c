@@ -18,6 +18,7 @@ static bool init_config(X86CPU *cpu, BranchConfig *config)
     }
     without |= cpu->enable_pmu ? 0 : BRANCH_WITHOUT_PMU;
     without |= cpu->branch_lbr ? 0 : BRANCH_WITHOUT_LBR;
+    without |= cpu->branch_btf ? 0 : BRANCH_WITHOUT_BTF;
     branch_config_init(config, f, without);
     return true;
 }

@@ -371,6 +371,7 @@ PmuAccess branch_cpu_msr(CPUX86State *env, uint32_t msr, uint64_t *val,
 {
     X86CPU *cpu = env_archcpu(env);
     BranchConfig *config = &cpu->branch_config;
+    uint64_t kept = 0;
     PmuAccess access;
 
     if (!config->flavour) {
@@ -381,7 +382,8 @@ PmuAccess branch_cpu_msr(CPUX86State *env, uint32_t msr, uint64_t *val,
     }
     access = branch_wrmsr(&cpu->branch, config, &cpu->branch_ring, msr, *val);
     if (access == PMU_MSR_OK) {
-        cpu->branch_used |= *val != 0;
+        branch_rdmsr(&cpu->branch, config, &cpu->branch_ring, msr, &kept);
+        cpu->branch_used |= kept != 0;
         branch_cpu_add_observer(cpu);
     }
     return access;

@@ -281,7 +281,8 @@ static bool ibs_event(CPUX86State *env, PerfmonEvent event)
     }
 }
 
-static bool has_ibs(X86CPU *cpu)
+/* Without IBS there still is the extended LVT. */
+static bool has_extapic(X86CPU *cpu)
 {
     return cpu->env.features[FEAT_8000_0001_ECX] & CPUID_EXT3_EXTAPIC;
 }
@@ -293,14 +294,14 @@ static bool ibs_needed(void *opaque)
     IbsState unused = { };
 
     ibs_reset(&unused);
-    return has_ibs(cpu) && memcmp(&cpu->ibs, &unused, sizeof(unused));
+    return has_extapic(cpu) && memcmp(&cpu->ibs, &unused, sizeof(unused));
 }
 
 static int ibs_post_load(void *opaque, int version_id)
 {
     X86CPU *cpu = opaque;
 
-    if (!has_ibs(cpu) || !ibs_state_valid(&cpu->ibs, &cpu->ibs_config)) {
+    if (!has_extapic(cpu) || !ibs_state_valid(&cpu->ibs, &cpu->ibs_config)) {
         error_report("CPU %d: inconsistent registers of IBS in the incoming "
                      "stream", CPU(cpu)->cpu_index);
         return -EINVAL;
@@ -309,8 +310,8 @@ static int ibs_post_load(void *opaque, int version_id)
     return 0;
 }
 
-static const VMStateDescription vmstate_ibs = {
-    .name = "cpu/pmu/ibs",
+const VMStateDescription vmstate_ibs = {
+    .name = "cpu/ibs",
     .version_id = 1,
     .minimum_version_id = 1,
     .needed = ibs_needed,
@@ -348,5 +349,4 @@ const PerfmonUnit ibs_unit = {
     .event = ibs_event,
     .msr = ibs_msr,
     .show = ibs_show,
-    .vmsd = &vmstate_ibs,
 };

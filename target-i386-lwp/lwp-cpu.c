@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* AMD Lightweight Profiling: CPU features, CPUID and hidden flags. */
+/* AMD Lightweight Profiling: CPU features, CPUID, and what is shown of it. */
 
 #include "qemu/osdep.h"
 #include "qemu/qemu-print.h"
@@ -136,6 +136,19 @@ void lwp_cpu_cpuid(CPUX86State *env, uint32_t *eax, uint32_t *ebx,
     *ebx = regs[1];
     *ecx = regs[2];
     *edx = regs[3];
+}
+
+void lwp_cpu_trace(CPUX86State *env, uint64_t old)
+{
+    const LwpState *s = &env->lwp;
+    int index = env_cpu(env)->cpu_index;
+
+    if (old) {
+        trace_lwp_disable(index, old);
+    }
+    if (lwp_enabled(s)) {
+        trace_lwp_enable(index, s->cbaddr, s->flags, s->base, s->size);
+    }
 }
 
 void lwp_cpu_disable(CPUX86State *env)

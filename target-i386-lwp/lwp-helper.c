@@ -89,7 +89,7 @@ static void guest_report(LwpMem *mem, uint64_t addr, const LwpRecord *record,
     uint8_t event = record->q[0];
 
     if (missed) {
-        trace_lwp_miss(cs->cpu_index, event, record->q[1]);
+        trace_lwp_missed(cs->cpu_index, event, record->q[1]);
     } else {
         trace_lwp_store(cs->cpu_index, event, record->q[1], addr);
     }
@@ -120,7 +120,7 @@ static inline GuestMem guest_mem(CPUX86State *env, uintptr_t ra)
         .parent.ops = &guest_mem_ops,
         .parent.config = &env->lwp_config,
         .parent.reports = trace_event_get_state_backends(TRACE_LWP_STORE) ||
-                          trace_event_get_state_backends(TRACE_LWP_MISS) ||
+                          trace_event_get_state_backends(TRACE_LWP_MISSED) ||
                           trace_event_get_state_backends(TRACE_LWP_FAULT),
         /*
          * LWP keeps linear addresses, which compatibility mode does not
@@ -313,7 +313,8 @@ static bool lwp_retire_observe(CPUX86State *env, const RetireStory *story)
     LwpState *s = &env->lwp;
     RetireWants wants = lwp_wants(s);
 
-    if (story->entry) {
+    /* A call gate, or a task, may have left user mode (§2.2). */
+    if (story->entry || !in_user_mode(env)) {
         return true;
     }
     if (s->started) {

@@ -34,22 +34,26 @@
 void lwp_class_init(ObjectClass *oc);
 
 /*
- * Fill in CPUID Fn8000_001C EDX of a CPU that has LWP: one whose model names
- * none of its features gets all that the accelerator has, except those that
- * the user has set.  Returns CPUID_EXT3_LWP if it cannot have it: this is not
- * TCG, or level or xlevel hide leaves that LWP needs.
+ * Fill in CPUID Fn8000_001C of a CPU that has LWP, and raise level and xlevel:
+ * one whose model names none of its features gets all that the accelerator has,
+ * except those that the user has set.  Returns CPUID_EXT3_LWP if it cannot have
+ * it: this is not TCG, or level or xlevel hide leaves that LWP needs.
  */
 uint64_t lwp_cpu_expand_features(X86CPU *cpu);
 
 /*
- * Take over what the CPU model and the user have set.  Fails if a property
- * lwp-* is out of range.
+ * Take over what the CPU model and the user have set.  Fails if features
+ * contradict each other, need models that are not there, or differ from those
+ * of another CPU.
  */
 bool lwp_cpu_realize(X86CPU *cpu, Error **errp);
 
 /* CPUID Fn8000_001C (§3.3); all zero on a CPU without LWP. */
 void lwp_cpu_cpuid(CPUX86State *env, uint32_t *eax, uint32_t *ebx,
                    uint32_t *ecx, uint32_t *edx);
+
+/* Trace that LWP may have been started, with LWP_CBADDR @old before. */
+void lwp_cpu_trace(CPUX86State *env, uint64_t old);
 
 /* Stop LWP and forget its state; LWP_CFG stays. */
 void lwp_cpu_disable(CPUX86State *env);

@@ -41,7 +41,7 @@ static int lwp_post_load(void *opaque, int version_id)
                      CPU(cpu)->cpu_index);
         return -EINVAL;
     }
-    /* A guest can go on with what it has if a snapshot is refused. */
+    /* If a snapshot is refused, the guest may go on with what it had. */
     env->lwp = cpu->lwp_stream;
     retire_cpu_flush(cpu);
     return 0;

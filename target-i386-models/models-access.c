@@ -6,7 +6,7 @@
 
 #include "qemu/osdep.h"
 #include "host/cpuinfo.h"
-#ifdef CPUINFO_AVX2
+#if defined(CPUINFO_AVX2) && defined(CONFIG_AVX2_OPT)
 #define RETIRE_WAYS_AVX2
 #endif
 #include "models.h"

@@ -55,11 +55,6 @@ static const RetireProperty properties[] = {
 static const Property branch_predictor =
     DEFINE_PROP_STRING("branch-predictor", X86CPU, branch_predictor);
 
-/* Off: counters are those of a QEMU that has no models. */
-static const Property pmu_models =
-    DEFINE_PROP_ON_OFF_AUTO("pmu-models", X86CPU, pmu_models,
-                            ON_OFF_AUTO_AUTO);
-
 static CPUCacheInfo **level_of(CPUCaches *c, RetireLevel level)
 {
     return level == RETIRE_L1D ? &c->l1d_cache :
@@ -130,11 +125,16 @@ static void show_in_cpuid(CPUX86State *env, int level, const RetireGeometry *g)
     static CPUCacheInfo infos[RETIRE_NR_GEOMETRIES];
     CPUCacheInfo *info = &infos[level];
 
-    *info = *get_cpuid_cache(env, level);
-    info->size = g->size;
-    info->associativity = g->assoc;
-    info->partitions = info->lines_per_tag = 1;
-    info->sets = g->size / RETIRE_LINE_SIZE / g->assoc;
+    /* A CPU that runs reads it, while another one is plugged. */
+    if (!info->size) {
+        CPUCacheInfo shown = *get_cpuid_cache(env, level);
+
+        shown.size = g->size;
+        shown.associativity = g->assoc;
+        shown.partitions = shown.lines_per_tag = 1;
+        shown.sets = g->size / RETIRE_LINE_SIZE / g->assoc;
+        *info = shown;
+    }
     set_cpuid_cache(env, level, info);
 }
 
@@ -154,7 +154,7 @@ static bool choose_caches(X86CPU *cpu, Error **errp)
     };
     const RetireConfig *config = &cpu->retire_config;
     RetireModelsConfig *models = &cpu->models_config;
-    bool cpuid = config->caches_of_cpuid;
+    bool cpuid = config->caches_of_cpuid && config->counted_models;
 
     if (cpuid && cpu->cache_info_passthrough) {
         error_setg(errp, "Property 'host-cache-info': the caches of "
@@ -326,7 +326,7 @@ bool retire_models_realize(X86CPU *cpu, Error **errp)
                    "'off', not '%s'", cpu->branch_predictor);
         return false;
     }
-    config->counted_models = cpu->pmu_models != ON_OFF_AUTO_OFF;
+    config->counted_models = cpu->pmu_models;
     config->latency_worst = 0;
     for (int i = 0; i < RETIRE_NR_SOURCES; i++) {
         config->latency_worst = MAX(config->latency_worst,
@@ -457,6 +457,5 @@ void retire_models_class_init(ObjectClass *oc)
 {
     retire_add_properties(oc, properties, ARRAY_SIZE(properties));
     retire_add_property(oc, &branch_predictor);
-    retire_add_property(oc, &pmu_models);
     retire_models_ops = &ops;
 }

@@ -178,10 +178,16 @@ bool perfmon_cpu_realize(X86CPU *cpu, Error **errp)
     CPUX86State *env = &cpu->env;
     uint64_t ecx = env->features[FEAT_1_ECX];
 
-    if (!perfmon_has_pmu(cpu) && (cpu->pmu_version || cpu->pmu_counters)) {
-        error_setg(errp, "Property '%s' needs 'pmu=on' and TCG",
-                   cpu->pmu_version ? "pmu-version" : "pmu-counters");
-        return false;
+    if (!perfmon_has_pmu(cpu)) {
+        const char *name = cpu->pmu_version ? "pmu-version" :
+                           cpu->pmu_counters ? "pmu-counters" :
+                           !cpu->pmu_pebs ? "pebs" :
+                           !cpu->perfmon_ds ? "bts" : NULL;
+
+        if (name) {
+            error_setg(errp, "Property '%s' needs 'pmu=on' and TCG", name);
+            return false;
+        }
     }
     if (tcg_enabled() && !(env->features[FEAT_1_EDX] & CPUID_DTS) &&
         (ecx & (CPUID_EXT_DTES64 | CPUID_EXT_DSCPL))) {

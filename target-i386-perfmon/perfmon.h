@@ -70,12 +70,10 @@ typedef struct PerfmonUnit {
     void (*events)(X86CPU *cpu, GString *text);
     /* The CPU's state has been loaded; false: it is not this CPU's. */
     bool (*loaded)(X86CPU *cpu);
-    /* What vmstate_pmu has of it, because that is where it was once */
-    const VMStateDescription *vmsd;
 } PerfmonUnit;
 
 extern const PerfmonUnit pmu_unit, ibs_unit, branch_unit;
-extern const VMStateDescription vmstate_pmu, vmstate_branch;
+extern const VMStateDescription vmstate_pmu, vmstate_branch, vmstate_ibs;
 /* A subsection of the former */
 extern const VMStateDescription vmstate_perfmon_ds;
 

@@ -162,23 +162,6 @@ static const VMStateDescription vmstate_pmu_netburst = {
     }
 };
 
-/* The last one is PerfmonUnit.vmsd of another unit, if there is any. */
-static const VMStateDescription *subsections[] = {
-    &vmstate_pmu_offcore,
-    &vmstate_pmu_clocks,
-    &vmstate_pmu_pebs,
-    &vmstate_pmu_frontend,
-    &vmstate_pmu_netburst,
-    &vmstate_perfmon_ds,
-    NULL,
-    NULL
-};
-
-void pmu_cpu_add_section(const VMStateDescription *vmsd)
-{
-    subsections[ARRAY_SIZE(subsections) - 2] = vmsd;
-}
-
 const VMStateDescription vmstate_pmu = {
     .name = "cpu/pmu",
     .version_id = 1,
@@ -200,5 +183,13 @@ const VMStateDescription vmstate_pmu = {
         VMSTATE_BOOL(pmu.smm_frozen, X86CPU),
         VMSTATE_END_OF_LIST()
     },
-    .subsections = subsections,
+    .subsections = (const VMStateDescription * const []) {
+        &vmstate_pmu_offcore,
+        &vmstate_pmu_clocks,
+        &vmstate_pmu_pebs,
+        &vmstate_pmu_frontend,
+        &vmstate_pmu_netburst,
+        &vmstate_perfmon_ds,
+        NULL
+    }
 };

@@ -93,9 +93,6 @@ static bool pmu_realize(X86CPU *cpu, Error **errp)
     unsigned family;
     PmuRange bad;
 
-    PERFMON_FOREACH(u, vmsd) {
-        pmu_cpu_add_section((*u)->vmsd);
-    }
     if (!perfmon_has_pmu(cpu)) {
         return !tcg_enabled() || same_for_all(config, errp);
     }

@@ -6,8 +6,6 @@
 
 #include "perfmon/perfmon.h"
 
-/* A CPU that has counters always sends them, and @vmsd with them. */
-void pmu_cpu_add_section(const VMStateDescription *vmsd);
 void pmu_cpu_pre_load(X86CPU *cpu);
 bool pmu_cpu_loaded(X86CPU *cpu);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* Headers that most files of an account need, and the state of a TB */
+/* Headers that most files of an account need */
 
 #ifndef I386_RETIRE_COMPAT_H
 #define I386_RETIRE_COMPAT_H
@@ -17,12 +17,6 @@
 #include "qapi/qapi-commands-misc-target.h"
 #endif
 #define INSN_START_WORDS TARGET_INSN_START_WORDS
-
-static inline void retire_get_tb_state(CPUX86State *env, vaddr *pc,
-                                       uint64_t *cs_base, uint32_t *flags)
-{
-    cpu_get_tb_cpu_state(env, pc, cs_base, flags);
-}
 
 #define cpu_tlb_fast(cs, mmu_idx) (&(cs)->neg.tlb.f[mmu_idx])
 
@@ -46,19 +40,6 @@ static inline void retire_get_tb_state(CPUX86State *env, vaddr *pc,
 #include "hw/core/boards.h"
 #include "qapi/qapi-commands-misc-i386.h"
 #include "system/memory.h"
-#endif
-
-#ifdef CONFIG_TCG
-static inline void retire_get_tb_state(CPUX86State *env, vaddr *pc,
-                                       uint64_t *cs_base, uint32_t *flags)
-{
-    CPUState *cs = env_cpu(env);
-    TCGTBCPUState s = cs->cc->tcg_ops->get_tb_cpu_state(cs);
-
-    *pc = s.pc;
-    *cs_base = s.cs_base;
-    *flags = s.flags;
-}
 #endif
 
 #endif

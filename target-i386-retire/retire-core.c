@@ -2,16 +2,14 @@
 /* What retires: the observers, the account for them, and TCG helpers. */
 
 #include "qemu/osdep.h"
-#include "qemu/log.h"
 #include "qemu/units.h"
 #include "retire.h"
 #include "decode-retire.h"
 #include "compat.h"
 #ifdef CONFIG_TCG
-#include "retire-mem.h"
 #include "exec/helper-proto.h"
 #include "accel/tcg/cpu-ops.h"
-#include "accel/tcg/internal-common.h"
+#include "tcg/tcg.h"
 #endif
 
 /*
@@ -195,7 +193,7 @@ static void ask_wants(CPUX86State *env)
         wants &= ~RETIRE_WANT_OF_MODELS;
     }
     told->wants = wants;
-    /* Ranges that differ are rare: each instruction is observed instead. */
+    /* That some have no range is rare: each instruction is observed instead. */
     told->ranges_differ = wants & ~common & RETIRE_WANT_RANGE;
     if (told->ranges_differ) {
         wants &= ~RETIRE_WANT_RANGE;
@@ -214,10 +212,15 @@ static void go_on(CPUX86State *env)
 {
     RetireWants wants = retire_told(env)->wants;
 
-    if (wants) {
+    if (env->retire_flags) {
         retire_cpu_arm(env);
     } else if (env->retire.runs) {
-        /* TBs that do not count may follow without an end. */
+        /*
+         * TBs that do not count may follow without an end.  The last one that
+         * did has stored icount_decr: that is before the load of exit_request,
+         * because tcg_kick_vcpu_thread() stores them in the other order.
+         */
+        smp_mb();
         repeat_exit_request(env_cpu(env));
     }
     if (wants & (RETIRE_WANT_SOURCES | RETIRE_WANT_FETCHES)) {
@@ -390,8 +393,9 @@ void retire_tb_expired(CPUState *cs, const TranslationBlock *tb)
     insns = retire_step(&d, tb->icount);
     retire_set_budget(env, MAX(insns ?: tb->icount, retire_budget(env)));
     if (insns && retire_budget(env)) {
-        cs->cflags_next_tb = (curr_cflags(cs) & ~CF_COUNT_MASK) |
-                             MIN(insns, retire_budget(env));
+        cs->cflags_next_tb =
+            (tb_cflags(tb) & ~(CF_COUNT_MASK | CF_INVALID)) |
+            MIN(insns, retire_budget(env));
     }
 }
 
@@ -451,8 +455,8 @@ void helper_retire_observe(CPUX86State *env, target_ulong ip, uint32_t desc)
 }
 
 /*
- * The near branch at @from has been taken; @what is as for branch_push().
- * Returns whether all have to look.
+ * The near branch at @from has been taken; @what is RETIRE_BRANCH_ONE,
+ * with RETIRE_BRANCH_MISPREDICTED if it was.  Returns whether all have to look.
  */
 uint32_t helper_retire_taken(CPUX86State *env, target_ulong from,
                              target_ulong to, uint64_t what)

@@ -43,6 +43,7 @@ void retire_add_properties(ObjectClass *oc, const RetireProperty *p, int n)
 
     while (tables[t].n) {
         t++;
+        assert(t < ARRAY_SIZE(tables));
     }
     tables[t].p = p;
     tables[t].n = n;

@@ -15,7 +15,11 @@
  * CPU's own thread; all from taken() on may be NULL.
  */
 typedef struct RetireObserver {
-    /* What it wants to know in @row, where @env is. */
+    /*
+     * What it wants to know in @row, where @env is; with RETIRE_WANT_RANGE, it
+     * also stores retire.ip_first and ip_span, which only one observer may.
+     * Asked from the last added to the first.
+     */
     RetireWants (*wants)(CPUX86State *env, RetireRow row);
     /*
      * How much may retire in @row before it has to look; only shrinks @d.  An
@@ -45,7 +49,11 @@ typedef struct RetireObserver {
      * whether all have to look(), or this one wants something else.
      */
     bool (*delivered)(CPUX86State *env, RetireRow row, uint64_t ip, int vector);
-    /* All that has retired has been reported; what is wanted may change. */
+    /*
+     * All that has retired has been reported; what is wanted may change.
+     * Behind taken(), EIP may be that of another instruction; raises no
+     * exception.
+     */
     void (*look)(CPUX86State *env);
     /* RetireDistance.pending: the instruction at EIP is next; the same. */
     void (*begin)(CPUX86State *env);

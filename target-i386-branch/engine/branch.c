@@ -83,7 +83,7 @@ static const struct {
 
 static uint64_t debugctl_mask(const BranchConfig *config)
 {
-    return BRANCH_DEBUGCTL_BTF |
+    return (config->btf ? BRANCH_DEBUGCTL_BTF : 0) |
            (config->lbr && !branch_is_arch(config) ? BRANCH_DEBUGCTL_LBR : 0) |
            (config->pmu ? config->flavour->debugctl : 0) |
            (config->ds ? DEBUGCTL_BTS : 0) |
@@ -91,9 +91,9 @@ static uint64_t debugctl_mask(const BranchConfig *config)
 }
 
 /*
- * What must not be set.  Where there are no such records, bit 0 does not stay
- * set, and that is all, because hypervisors do so.  Where there is no PMU, many
- * a program has been used to that for all bits; AMD's do so anyway.
+ * What must not be set.  Where there are no such records, bits 0 and 1 do not
+ * stay set, and that is all, because hypervisors do so.  Where there is no PMU,
+ * many a program has been used to that for all bits; AMD's do so anyway.
  */
 static uint64_t debugctl_reserved(const BranchConfig *config)
 {
@@ -101,7 +101,7 @@ static uint64_t debugctl_reserved(const BranchConfig *config)
         return 0;
     }
     return ~(debugctl_mask(config) | config->debugctl_other |
-             BRANCH_DEBUGCTL_LBR);
+             BRANCH_DEBUGCTL_LBR | BRANCH_DEBUGCTL_BTF);
 }
 
 static uint64_t select_mask(const BranchConfig *config)

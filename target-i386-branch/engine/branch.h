@@ -96,6 +96,7 @@ typedef struct BranchFlavour BranchFlavour;
 typedef struct BranchConfig {
     const BranchFlavour *flavour;
     bool pmu;               /* there is one; or it is debug features only */
+    bool btf;               /* single step on branches */
     bool lbr;               /* CPUID 7.EDX[19], if records are architectural */
     bool lbr_v2;            /* CPUID 8000_0022 EAX[1] */
     bool ds;                /* CPUID.1:EDX[21] */
@@ -111,6 +112,7 @@ typedef struct BranchConfig {
 #define BRANCH_WITHOUT_PMU      (1u << 0)
 #define BRANCH_WITHOUT_LBR      (1u << 1)
 #define BRANCH_WITHOUT_LBR_V2   (1u << 2)
+#define BRANCH_WITHOUT_BTF      (1u << 3)
 
 /* Bits of IA32_DEBUGCTL (SDM 17.4.1) and DbgCtl (APM) that are kept here. */
 #define BRANCH_DEBUGCTL_LBR     (1u << 0)

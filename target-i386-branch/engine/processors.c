@@ -116,6 +116,7 @@ void branch_config_init(BranchConfig *config, const BranchFlavour *flavour,
     *config = (BranchConfig) {
         .flavour = flavour,
         .pmu = pmu,
+        .btf = !(without & BRANCH_WITHOUT_BTF),
         .lbr = lbr && (all & RECORDS) && (pmu || (all & HAS_PAIR)),
         .lbr_v2 = lbr && pmu && (all & HAS_V2) &&
                   !(without & BRANCH_WITHOUT_LBR_V2),

@@ -271,7 +271,11 @@ static bool store_record(LwpState *s, LwpMem *mem, const LwpRecord *record,
         }
     }
 
-    /* Nothing is stored unless all is writable. */
+    /*
+     * Nothing is stored unless all is writable.  In user mode, that is not
+     * known yet, and each store may fault and be repeated: the LWPCB gets what
+     * it has already, so that the ring stays as it is if that is read-only.
+     */
     cb_st32(p, CB_HEAD, s->head);
     store_slot(p, record);
     cb_publish_head(p, full ? s->head : next);

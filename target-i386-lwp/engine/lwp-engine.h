@@ -116,7 +116,7 @@ typedef struct LwpState {
      * 1 off its counter; else 0.
      */
     uint8_t only;
-    bool started;           /* by XRSTOR, which does not count itself */
+    bool started;           /* by XRSTOR, in it: this does not count itself */
     bool predicts;          /* branches are shown to the predictor */
     bool by_prediction;     /* and only that tells which of them count, */
     bool one_by_one;        /* or where they are: each is observed, */

@@ -193,6 +193,9 @@ RetireUncore *retire_uncore_new(const RetireGeometry *g)
 
 void retire_uncore_share(RetireUncore *uncore)
 {
+    if (uncore->shared) {
+        return;
+    }
     for (RetireCache *c = uncore->caches; c; c = c->next) {
         c->is_plain = false;
     }

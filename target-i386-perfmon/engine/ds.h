@@ -87,8 +87,8 @@ static inline uint8_t *ds_at(const DsBytes *b, uint32_t offset)
 }
 
 /*
- * Little-endian fields of @size bytes; the @n-th of them.  In one page, another
- * processor that writes there sees, and leaves, no half of a field.
+ * Little-endian fields of @size bytes; the @n-th of them.  One of 8 bytes in
+ * one page is one access, which need not be atomic.
  */
 static inline uint8_t *ds_in_page(const DsBytes *b, uint32_t size, uint32_t n)
 {

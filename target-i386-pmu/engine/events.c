@@ -340,18 +340,20 @@ void pmu_name_event(const PmuState *s, const PmuConfig *config, unsigned n,
 
 /*
  * Tell of an event that is not counted, or bits of its unit mask, but of each
- * code once only.
+ * code once only.  Of several that one write selects, the others are told of
+ * when they are selected again.
  */
 static void report_unknown(PmuState *s, const PmuConfig *config, uint64_t sel,
                            unsigned umask)
 {
-    uint64_t bit = 1ull << SEL_EVENT(sel) % 64;
-    uint64_t *reported = &s->reported[SEL_EVENT(sel) / 64];
+    uint32_t code = pmu_event_code(config, sel);
+    uint64_t bit = 1ull << code % 64;
+    uint64_t *reported = &s->reported[code / 64 % 64];
 
-    if ((sel & SEL_EN) && !(*reported & bit)) {
+    if ((sel & SEL_EN) && !s->has_unknown && !(*reported & bit)) {
         *reported |= bit;
         s->has_unknown = true;
-        s->unknown = pmu_event_code(config, sel) | umask << 16;
+        s->unknown = code | umask << 16;
     }
 }
 

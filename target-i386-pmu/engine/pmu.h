@@ -11,8 +11,8 @@
  * Last branch records and the branch trace store are not here, and of PEBS only
  * when a record is due: pebs.h stores it.
  */
-#ifndef PMU_H
-#define PMU_H
+#ifndef I386_PMU_ENGINE_H
+#define I386_PMU_ENGINE_H
 
 #include "counted.h"
 #include "perfmon/engine/perfmon.h"
@@ -157,7 +157,7 @@ typedef struct PmuState {
     int64_t insns[RETIRE_NR_ROWS], branches[RETIRE_NR_ROWS];
     bool has_unknown;                   /* see pmu_take_unknown() */
     uint32_t unknown;
-    uint64_t reported[4];               /* event codes, modulo 256 */
+    uint64_t reported[64];              /* event codes */
 } PmuState;
 
 /*

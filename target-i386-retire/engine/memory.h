@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Where data came from: SRC of Figure 2-5, and two that are not in records. */
+/* Where data came from: SRC of LWP's Figure 2-5, and two that it has not */
 typedef enum RetireSource {
     RETIRE_SOURCE_L2 = 0,      /* "no valid status" */
     RETIRE_SOURCE_L3 = 1,
@@ -56,7 +56,7 @@ typedef enum RetireMemory {
     RETIRE_TLB_STORE_WALK,
     RETIRE_STLB_MISS_LOADS, /* loads that need a walk, for one page or two */
     RETIRE_STLB_MISS_STORES,
-    RETIRE_FETCHES,         /* lines of code, see retire_fetch_counts() */
+    RETIRE_FETCHES,         /* lines of code, see RetireTlb.lines */
     RETIRE_FETCH_MISSES,    /* that L1I does not have */
     RETIRE_TLB_FETCH_L2,    /* pages that ITLB gets */
     RETIRE_TLB_FETCH_WALK,

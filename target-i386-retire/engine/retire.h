@@ -110,9 +110,9 @@ typedef enum RetireWants {
     RETIRE_WANT_RANGE = 1 << 5,     /* only what ip_first, ip_span hold */
     RETIRE_WANT_STORY = 1 << 6,     /* of what is observed, its accesses */
     /*
-     * X86CPU.branch_ring has near branches that are taken, or, as a bit for
-     * each RetireBranch, some of them.  Who wants them adds far branches,
-     * interrupts and exceptions, of which it is told.
+     * For branch records: X86CPU.branch_ring has near branches that are
+     * taken, or, as a bit for each RetireBranch, some of them.  Who wants them
+     * adds far branches, interrupts and exceptions, of which it is told.
      */
     RETIRE_WANT_LBR = 0x3f << 7,
     RETIRE_WANT_LBR_STACK = 1 << 13,    /* a RET takes its CALL away */
@@ -144,7 +144,7 @@ typedef struct RetireTold {
     const struct RetireObserver *observer[RETIRE_MAX_OBSERVERS + 1];
     const struct RetireObserver *taken;     /* who has RETIRE_WANT_TAKEN */
     RetireWants wants;      /* of all of them */
-    bool ranges_differ;     /* so each instruction is observed */
+    bool ranges_differ;     /* some have none: each instruction is observed */
     uint64_t fp[RETIRE_NR_ROWS][RETIRE_NR_FP];  /* retired, not reported yet */
 } RetireTold;
 

@@ -78,7 +78,7 @@ static void test_migrate(void)
         { COUNTS, 4, 1 << 20 }, { COUNTS + 4, 4, 1 << 27 },
         { COUNTS + 8, 4, 0 }, { EXTENDED, 4, 0x20000 },
     };
-    const char *cpu = "max,family=23,model=1,pmu=on", *name = "cpu/pmu/ibs";
+    const char *cpu = "max,family=23,model=1,pmu=on", *name = "cpu/ibs";
     /* As far away as can be, by ops */
     const uint64_t op_ctl = 0xc0011033, ctl = 0x7faffff;
     g_autofree char *before = NULL, *after = NULL, *hmp = NULL;

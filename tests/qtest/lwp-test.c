@@ -690,7 +690,7 @@ static void test_trace(void)
         "lwp_fault cpu 0 addr 0x280000 len 32\n",
         "lwp_store cpu 0 event 2 ip 0xf0178 addr 0x280000\n",
         "lwp_interrupt cpu 0 vector 0x41\n",
-        "lwp_miss cpu 0 event 255 ip 0xf017e\n",
+        "lwp_missed cpu 0 event 255 ip 0xf017e\n",
     };
     g_autofree char *args = NULL;
     g_autofree char *text = NULL;

@@ -78,6 +78,7 @@ static void test_properties(void)
         { "EPYC,pmu=on,+perfmon-v2", "'perfmon-v2' needs 'perfctr-core'" },
         { "max,pmu-version=2", "'pmu-version' needs 'pmu=on' and TCG" },
         { "max,pmu-counters=4", "'pmu-counters' needs 'pmu=on' and TCG" },
+        { "max,pebs=off", "'pebs' needs 'pmu=on' and TCG" },
         { "max,vendor=CentaurHauls,family=15,pmu=on",
           "'pmu': there is no PMU for this vendor" },
         { "pentium,vendor=CyrixInstead,pmu=on",

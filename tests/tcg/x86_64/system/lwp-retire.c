@@ -5,6 +5,7 @@
 
 enum { IRE = 2, BRE = 3, CNH = 5, RNH = 6 };
 enum { DB = 1, BP = 3, OF = 4 };
+enum { GATE = 0x73 };
 
 #define FLAG(event)     (1u << (event))
 #define CLOCKS          (FLAG(CNH) | FLAG(RNH))
@@ -64,6 +65,8 @@ CODE(code_far_ret, "64",
 CODE(code_far_jump, "64",
      "ljmp *1f(%rip)\n nop\n 1: .long 2f\n .short 0x1b\n 2: nop")
 CODE(code_syscall, "64", "nop\n syscall\n nop\n nop")
+CODE(code_gate, "64",
+     "push $0x73\n push $0\n rex.w lcall *(%rsp)\n nop\n nop")
 CODE(code_fault, "64", "nop\n nop\n mov (%rsi), %eax\n nop\n nop")
 CODE(code_store, "64", "nop\n nop\n incl (%rsi)\n nop\n nop")
 CODE(code_push_fault, "64", "nop\n lea 8(%rsi), %rsp\n call 1f\n 1: nop")
@@ -146,6 +149,23 @@ static void set_breakpoint(uint64_t addr, uint64_t dr7)
 
 enum { DR7_EXEC = 0x2, DR7_WRITE4 = 0xd0002 };
 
+/* What the gate enters, at CPL 0 */
+static void __attribute__((naked)) gate_entered(void)
+{
+    asm("nop\n nop\n lretq");
+}
+
+static void set_call_gate(void)
+{
+    static uint8_t stack[256] __attribute__((aligned(16)));
+    uint64_t fn = (uintptr_t)gate_entered;
+
+    tss[1] = (uintptr_t)stack + sizeof(stack);      /* RSP0 */
+    gdt64_table[GATE / 8] = (fn & 0xffff) | CODE64 << 16 | 0xecull << 40 |
+                            (fn >> 16 & 0xffff) << 48;
+    gdt64_table[GATE / 8 + 1] = 0;
+}
+
 static void test_counts(void)
 {
     static const struct {
@@ -174,6 +194,7 @@ static void test_counts(void)
         { "far RET within CPL 3", code_far_ret, 5, 0 },
         { "far JMP within CPL 3", code_far_jump, 2, 0 },
         { "SYSCALL and SYSRET", code_syscall, 3, 0 },
+        { "far CALL through a gate", code_gate, 4, 0 },
         { "load with #PF", code_fault, 5, 0, PF, 2, 0 },
         { "read-modify-write with #PF", code_store, 5, 0, PF, 2, 0 },
         { "CALL with #PF", code_push_fault, 4, 1, PF, 2, 0 },
@@ -194,6 +215,7 @@ static void test_counts(void)
                  /* What SYSCALL enters, at CPL 0 */
                  "1: nop\n nop\n jmp 3f\n 3: sysretq\n"
                  "2:" : : "c" (MSR_LSTAR) : "rax", "rdx", "memory");
+    set_call_gate();
 
     for (int i = 0; i < ARRAY_SIZE(t); i++) {
         unsigned vector = 0;

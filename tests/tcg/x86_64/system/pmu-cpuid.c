@@ -15,6 +15,8 @@ static unsigned at(int cpl)
 int main(void)
 {
     kernel_init();
+    report(!cpuid_reg(0xd, 62, 0) && !cpuid_reg(0xd, 62, 1),
+           "without LWP, CPUID has no component 62");
     report(cpuid_reg(0x80000000, 0, 0) >= 0x80000021 &&
            (cpuid_reg(0x80000021, 0, 0) & CPUID_USER_DIS),
            "CPUID has CpuidUserDis");
