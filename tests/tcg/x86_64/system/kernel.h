@@ -40,6 +40,7 @@ enum {
 };
 
 #define TYPE_TASK_GATE  (0xe5ull << 40)     /* present, DPL 3 */
+#define TYPE_CALL_GATE  (0xecull << 40)
 
 /* A task of 32 bits (SDM Vol. 3A, figure 7-2) */
 typedef struct Tss {
@@ -219,6 +220,14 @@ static inline void set_segment(uint16_t selector, uint64_t base,
         (limit & 0xffff) | (limit >> 16 & 15) << 48 |
         (base & 0xffffff) << 16 | (base >> 24 & 0xff) << 56 |
         (uint64_t)access << 40 | bits << 52;
+}
+
+/* A call gate to @fn, at CPL 0, which takes two entries from @selector on */
+static inline void set_call_gate(uint16_t selector, uint64_t fn)
+{
+    gdt64_table[selector / 8] = (fn & 0xffff) | CODE64 << 16 | TYPE_CALL_GATE |
+                                (fn >> 16 & 0xffff) << 48;
+    gdt64_table[selector / 8 + 1] = fn >> 32;
 }
 
 /* Load DS, also for the code that run() enters. */

@@ -155,19 +155,9 @@ static void __attribute__((naked)) gate_entered(void)
     asm("nop\n nop\n lretq");
 }
 
-static void set_call_gate(void)
-{
-    static uint8_t stack[256] __attribute__((aligned(16)));
-    uint64_t fn = (uintptr_t)gate_entered;
-
-    tss[1] = (uintptr_t)stack + sizeof(stack);      /* RSP0 */
-    gdt64_table[GATE / 8] = (fn & 0xffff) | CODE64 << 16 | 0xecull << 40 |
-                            (fn >> 16 & 0xffff) << 48;
-    gdt64_table[GATE / 8 + 1] = 0;
-}
-
 static void test_counts(void)
 {
+    static uint8_t stack[256] __attribute__((aligned(16)));
     static const struct {
         const char *name;
         void (*code)(void);
@@ -215,7 +205,8 @@ static void test_counts(void)
                  /* What SYSCALL enters, at CPL 0 */
                  "1: nop\n nop\n jmp 3f\n 3: sysretq\n"
                  "2:" : : "c" (MSR_LSTAR) : "rax", "rdx", "memory");
-    set_call_gate();
+    tss[1] = (uintptr_t)stack + sizeof(stack);      /* RSP0 */
+    set_call_gate(GATE, (uintptr_t)gate_entered);
 
     for (int i = 0; i < ARRAY_SIZE(t); i++) {
         unsigned vector = 0;

@@ -135,22 +135,14 @@ static void call_sysexit(void)
     wrmsr(MSR_SYSENTER_EIP, (uintptr_t)sys_exit);
 }
 
-static void set_gate(void (*fn)(void))
-{
-    gdt64_table[GATE / 8] = ((uintptr_t)fn & 0xffff) | CODE64 << 16 |
-                            0xecull << 40 |
-                            (uint64_t)((uintptr_t)fn >> 16 & 0xffff) << 48;
-    gdt64_table[GATE / 8 + 1] = 0;
-}
-
 static void gate_entered(void)
 {
-    set_gate(entered);
+    set_call_gate(GATE, (uintptr_t)entered);
 }
 
 static void gate_returns(void)
 {
-    set_gate(gate_return);
+    set_call_gate(GATE, (uintptr_t)gate_return);
 }
 
 static void send_int(void)

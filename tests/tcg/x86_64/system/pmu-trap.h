@@ -247,14 +247,11 @@ static const struct {
 static void init_entries(void)
 {
     const uint64_t flat = 0xfffff;
-    uint64_t gate = (uintptr_t)called;
 
     tss[1] = (uintptr_t)kernel_stack + sizeof(kernel_stack);
     tss[11] = (uintptr_t)nmi_stack + sizeof(nmi_stack);     /* IST2 */
     tss[25] = sizeof(tss) << 16;        /* There is no I/O permission map. */
-    gdt64_table[TEST_DATA / 8] = (gate & 0xffff) | CODE64 << 16 |
-                                 0xecull << 40 | (gate >> 16 & 0xffff) << 48;
-    gdt64_table[TEST_DATA / 8 + 1] = gate >> 32;
+    set_call_gate(TEST_DATA, (uintptr_t)called);
     wrmsr(MSR_EFER, rdmsr(MSR_EFER) | EFER_SCE);
     set_segment(ENTRY_CODE, 0, flat, ACC_CODE, SEG_G | SEG_64);
     set_segment(ENTRY_DATA, 0, flat, ACC_DATA, SEG_G | SEG_32);
