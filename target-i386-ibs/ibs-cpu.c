@@ -270,7 +270,7 @@ static bool ibs_event(CPUX86State *env, PerfmonEvent event)
         ibs_init(&cpu->ibs);
         if (tcg_enabled() && cpu->apic_state &&
             (env->features[FEAT_8000_0001_ECX] & CPUID_EXT3_EXTAPIC)) {
-            APIC_COMMON(cpu->apic_state)->extended = cpu->ibs.extended;
+            APIC_COMMON(cpu->apic_state)->has_extended_lvt = true;
         }
         return false;
     case PERFMON_SMI:
@@ -281,12 +281,6 @@ static bool ibs_event(CPUX86State *env, PerfmonEvent event)
     }
 }
 
-/* Without IBS there still is the extended LVT. */
-static bool has_extapic(X86CPU *cpu)
-{
-    return cpu->env.features[FEAT_8000_0001_ECX] & CPUID_EXT3_EXTAPIC;
-}
-
 /* What nobody has used is not sent. */
 static bool ibs_needed(void *opaque)
 {
@@ -294,14 +288,15 @@ static bool ibs_needed(void *opaque)
     IbsState unused = { };
 
     ibs_reset(&unused);
-    return has_extapic(cpu) && memcmp(&cpu->ibs, &unused, sizeof(unused));
+    return cpu->ibs_config.caps &&
+           memcmp(&cpu->ibs, &unused, sizeof(unused));
 }
 
 static int ibs_post_load(void *opaque, int version_id)
 {
     X86CPU *cpu = opaque;
 
-    if (!has_extapic(cpu) || !ibs_state_valid(&cpu->ibs, &cpu->ibs_config)) {
+    if (!ibs_state_valid(&cpu->ibs, &cpu->ibs_config)) {
         error_report("CPU %d: inconsistent registers of IBS in the incoming "
                      "stream", CPU(cpu)->cpu_index);
         return -EINVAL;
@@ -321,7 +316,6 @@ const VMStateDescription vmstate_ibs = {
         VMSTATE_UINT32(ibs.fetch_count, X86CPU),
         VMSTATE_UINT32(ibs.op_count, X86CPU),
         VMSTATE_UINT32(ibs.random, X86CPU),
-        VMSTATE_UINT32_ARRAY(ibs.extended, X86CPU, IBS_NR_EILVT),
         VMSTATE_END_OF_LIST()
     }
 };

@@ -15,6 +15,11 @@ typedef struct RetireModelsDisas {
     uint8_t parts;          /* accesses of a string instruction so far */
     TCGv_i64 slot, addr;    /* for retire_gen_access() */
     TCGv_ptr base, word;
+    /*
+     * Have the backend test the filter, as a part of the access @mop that
+     * follows, or return false; NULL if no backend does.
+     */
+    bool (*backend)(uint32_t desc, MemOp mop);
     TCGv next;              /* of what follows in memory, if it is a CALL */
     uint64_t *memory;       /* what each does, as RETIRE_MEMORY_LOAD */
 } RetireModelsDisas;

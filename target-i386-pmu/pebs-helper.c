@@ -124,7 +124,7 @@ void pebs_cpu_store(CPUX86State *env, const RetireStory *story, uint64_t due)
         groups |= more;
         result = pebs_store(s, &cpu->pmu_config, n, cpu->perfmon.ds_area,
                             &sample, ds_host, &space);
-        trace_pmu_pebs(CPU(cpu)->cpu_index, n, sample.ip, result);
+        trace_x86_pmu_pebs(CPU(cpu)->cpu_index, n, sample.ip, result);
         if (result == PEBS_NO_AREA || result == PEBS_NO_BUFFER) {
             qemu_log_mask(LOG_GUEST_ERROR, "PEBS: the %s is not writable "
                           "memory (DS area at %016" PRIx64 ")\n",

@@ -120,7 +120,7 @@ static void signal_pmi(CPUX86State *env)
 {
     X86CPU *cpu = env_archcpu(env);
 
-    trace_pmu_pmi(CPU(cpu)->cpu_index, env->eip, cpu->pmu.global_status);
+    trace_x86_pmu_pmi(CPU(cpu)->cpu_index, env->eip, cpu->pmu.global_status);
     perfmon_signal_pmi(env, pmu_masks_lvtpc(&cpu->pmu_config));
 }
 
@@ -234,12 +234,12 @@ static PmuAccess write_msr(CPUX86State *env, uint32_t msr, uint64_t val)
     if (access != PMU_MSR_OK) {
         return access;
     }
-    trace_pmu_wrmsr(CPU(cpu)->cpu_index, msr, val);
+    trace_x86_pmu_wrmsr(CPU(cpu)->cpu_index, msr, val);
     if (!asked && pmu_asks(&cpu->pmu_config)) {
         signal_pmi(env);
     }
     while (pmu_take_unknown(s, &event)) {
-        trace_pmu_unknown_event(CPU(cpu)->cpu_index, event & 0xfff,
+        trace_x86_pmu_unknown_event(CPU(cpu)->cpu_index, event & 0xfff,
                                 event >> 16);
         qemu_log_mask(LOG_UNIMP | LOG_GUEST_ERROR, "PMU: event %03x, unit mask "
                       "%02x is not counted\n", event & 0xfff, event >> 16);

@@ -5,8 +5,6 @@
 
 #define RANDOM_SEED     0x49425321u
 #define PHYSICAL        0x000fffffffffffffull
-#define APIC_MASKED     0x10000u
-#define APIC_ENTRY      0x107ffu        /* mask, message, vector */
 
 /*
  * The capability words are AMD's BKDGs' and PPRs'.  CPUID dumps in public agree
@@ -77,9 +75,6 @@ bool ibs_config_init(IbsConfig *config, unsigned family, unsigned model)
 void ibs_reset(IbsState *s)
 {
     *s = (IbsState) { .random = RANDOM_SEED };
-    for (int i = 0; i < IBS_NR_EILVT; i++) {
-        s->extended[i] = APIC_MASKED;
-    }
 }
 
 /* Registers are kept; nothing may come of them. */
@@ -589,11 +584,6 @@ bool ibs_state_valid(const IbsState *s, const IbsConfig *config)
 {
     for (unsigned i = 0; i < IBS_NR_REGISTERS; i++) {
         if (s->reg[i] & ~register_mask(config, i)) {
-            return false;
-        }
-    }
-    for (unsigned i = 0; i < IBS_NR_EILVT; i++) {
-        if (s->extended[i] & ~APIC_ENTRY) {
             return false;
         }
     }

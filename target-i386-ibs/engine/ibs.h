@@ -117,15 +117,12 @@ typedef struct IbsConfig {
     bool random;            /* or random bits are 0 */
 } IbsConfig;
 
-#define IBS_NR_EILVT    4       /* of the APIC: 500H to 530H */
-
 typedef struct IbsState {
     uint64_t reg[IBS_NR_REGISTERS];     /* but for the counters */
     uint32_t fetch_count, op_count;
     uint32_t random;
     /* What runs from a WRMSR's count on, whose retirement is before that. */
     uint32_t started;
-    uint32_t extended[IBS_NR_EILVT];
 } IbsState;
 
 /* What samples have of an instruction, addresses being linear. */

@@ -169,8 +169,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                 IbsState other = state;
 
                 other.reg[take(1) % IBS_NR_REGISTERS] ^= 1ull << take(1) % 64;
-                other.extended[take(1) % IBS_NR_EILVT] ^=
-                    1u << take(1) % 32 & ~(uint32_t)take(4);
                 other.op_count ^= take(4);
                 other.fetch_count ^= take(4);
                 if (ibs_state_valid(&other, &config)) {

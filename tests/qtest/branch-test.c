@@ -153,6 +153,8 @@ static const BranchTest branch_tests[] = {
       true },
     { "nehalem", MODEL(26), MSR_DEBUGCTL, DEBUGCTL_LBR, 16 },
     { "core2", MODEL(15), MSR_DEBUGCTL, DEBUGCTL_LBR, 4 },
+    { "silvermont", MODEL(55), MSR_DEBUGCTL, DEBUGCTL_LBR, 8 },
+    { "goldmont", MODEL(92), MSR_DEBUGCTL, DEBUGCTL_LBR, 32 },
     { "arch", MODEL(143), MSR_LBR_CTL, 0x7f0007, 32, false, true },
 };
 

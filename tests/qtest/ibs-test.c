@@ -68,15 +68,14 @@ static void test_sample(void)
 static void test_migrate(void)
 {
     enum { REG = 4, OP_CTL = REG + 3 * 8, OP_DATA2 = REG + 6 * 8,
-           COUNTS = REG + 14 * 8, EXTENDED = COUNTS + 3 * 4,
-           SIZE = EXTENDED + 5 * 4 };
+           COUNTS = REG + 14 * 8, SIZE = COUNTS + 3 * 4 };
     static const struct {
         unsigned offset, bytes;
         uint64_t val;
     } t[] = {
         { OP_CTL, 8, 1ull << 63 }, { OP_DATA2, 8, 0x100 },
         { COUNTS, 4, 1 << 20 }, { COUNTS + 4, 4, 1 << 27 },
-        { COUNTS + 8, 4, 0 }, { EXTENDED, 4, 0x20000 },
+        { COUNTS + 8, 4, 0 },
     };
     const char *cpu = "max,family=23,model=1,pmu=on", *name = "cpu/ibs";
     /* As far away as can be, by ops */
@@ -104,7 +103,6 @@ static void test_migrate(void)
     section += strlen(name);
     g_assert_cmphex(ldq_be_p(section + OP_CTL), ==, ctl);
     g_assert_cmphex(ldl_be_p(section + COUNTS + 4), >, 0);
-    g_assert_cmphex(ldl_be_p(section + EXTENDED), ==, 0x10000);
     assert_load_fails(&g, "max,family=23,model=1,pmu=on,extapic=off",
                       "inconsistent registers of IBS");
     memcpy(old, section, SIZE);
@@ -131,6 +129,64 @@ static void test_migrate(void)
     guest_save(&g);
     g_assert_true(g_file_get_contents(g.stream, &after, &size[1], NULL));
     g_assert_null(memmem(after, size[1], name, strlen(name)));
+    guest_cleanup(&g);
+}
+
+/* Whether the interrupt with vector 64 waits, which the guest does not take */
+static bool has_interrupt(Guest *g)
+{
+    g_autofree char *text = qtest_hmp(g->qts, "info lapic 0");
+    const char *irr = strstr(text, "IRR");
+    int vector;
+
+    g_assert_nonnull(irr);
+    return sscanf(irr, "IRR %d", &vector) == 1 && vector == 64;
+}
+
+/*
+ * A sample interrupts through the entry of the extended LVT that the guest has
+ * written, also where it goes on.
+ */
+static void test_interrupt(void)
+{
+    const char *cpu = "max,family=23,model=1,pmu=on";
+    const char *name = "apic/extended_lvt";
+    const MsrWrite writes[] = {
+        { 0x1b, 0xfee00d00 },               /* x2APIC: for MSRs alone */
+        { 0x850, 64 },                      /* 500H: a fixed interrupt */
+        { 0xc0011033, 0x7faffff }, { },     /* IBS_OP_CTL */
+    };
+    g_autofree char *stream = NULL;
+    char *section;
+    int64_t end;
+    size_t size;
+    Guest g;
+
+    guest_init(&g);
+    guest_start(&g, cpu, "-S -smp 1");
+    guest_prepare_all(&g, 1);
+    qtest_writel(g.qts, AREA(0) + READS, 0);
+    write_msrs(&g, 0, 0, writes, G_N_ELEMENTS(writes));
+    guest_cont(&g);
+    guest_wait(&g, 0, SEQ, 1);
+    guest_save(&g);
+    g_assert_true(g_file_get_contents(g.stream, &stream, &size, NULL));
+    section = memmem(stream, size, name, strlen(name));
+    g_assert_nonnull(section);
+    section += strlen(name) + 4;
+    g_assert_cmphex(ldl_be_p(section), ==, 64);
+    g_assert_cmphex(ldl_be_p(section + 4), ==, 0x10000);
+    g_assert_true(guest_load(&g, cpu, "-S"));
+    g_assert_false(has_interrupt(&g));
+    guest_cont(&g);
+    end = g_get_monotonic_time() + 60 * G_TIME_SPAN_SECOND;
+    while (!has_interrupt(&g)) {
+        g_assert_cmpint(g_get_monotonic_time(), <, end);
+    }
+    /* What no processor could have sent */
+    stl_be_p(section, 0x20040);
+    g_assert_true(g_file_set_contents(g.stream, stream, size, NULL));
+    assert_load_fails(&g, cpu, "an extended LVT that this CPU does not have");
     guest_cleanup(&g);
 }
 
@@ -161,6 +217,7 @@ int main(int argc, char **argv)
     }
     qtest_add_func("/ibs/sample", test_sample);
     qtest_add_func("/ibs/migrate", test_migrate);
+    qtest_add_func("/ibs/interrupt", test_interrupt);
     qtest_add_func("/ibs/hotplug", test_hotplug);
     return g_test_run();
 }

@@ -796,19 +796,19 @@ static void test_branches(void)
 static void test_trace(void)
 {
     static const char *const lines[] = {
-        "pmu_wrmsr cpu 0: msr 0x186, val 0x52012e\n",
-        "pmu_unknown_event cpu 0: event 0x2e, unit mask 0x1\n",
-        "pmu_wrmsr cpu 0: msr 0x186, val 0x5200c0\n",
-        "pmu_wrmsr cpu 0: msr 0x38f, val 0x100000001\n",
-        "pmu_pmi cpu 0: overflow before ip 0xf00",
-        "pmu_wrmsr cpu 0: msr 0x390, val 0x1\n",
+        "x86_pmu_wrmsr cpu 0: msr 0x186, val 0x52012e\n",
+        "x86_pmu_unknown_event cpu 0: event 0x2e, unit mask 0x1\n",
+        "x86_pmu_wrmsr cpu 0: msr 0x186, val 0x5200c0\n",
+        "x86_pmu_wrmsr cpu 0: msr 0x38f, val 0x100000001\n",
+        "x86_pmu_pmi cpu 0: overflow before ip 0xf00",
+        "x86_pmu_wrmsr cpu 0: msr 0x390, val 0x1\n",
     };
     g_autofree char *args = NULL, *text = NULL;
     const char *pos;
     Guest g;
 
     guest_init(&g);
-    args = g_strdup_printf("-S -trace 'pmu_*' -D %s", g.log);
+    args = g_strdup_printf("-S -trace 'x86_pmu_*' -D %s", g.log);
     guest_start(&g, SKYLAKE ",pmu=on", args);
     guest_prepare_all(&g, 1);
     /* The WRMSR of PMC0 is one of EVTSEL0, too; the first event is unknown. */
