@@ -56,8 +56,7 @@ static void guest_st32(LwpMem *mem, uint64_t addr, uint32_t val)
 {
     const RetireMem *m = retire_mem_of(mem);
 
-    /* A record comes before the head that makes it visible. */
-    smp_wmb();
+    /* A record is stored before the head, on any host: see cpu_req_mo(). */
     cpu_stl_le_mmuidx_ra(m->env, addr, val, m->mmu_idx, m->ra);
 }
 

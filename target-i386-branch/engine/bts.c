@@ -34,7 +34,7 @@ BtsResult bts_record_any(const BranchState *s, const BranchConfig *config,
     ds_put(&record, size, 0, from);
     ds_put(&record, size, 1, to);
     ds_put(&record, size, 2, bts_flags(config, predicted));
-    ds_put(&area, size, BTS_INDEX / 8, index);
+    ds_put_index(&area, size, BTS_INDEX / 8, index);
     return (s->debugctl & BRANCH_DEBUGCTL_BTINT) && index >= threshold ?
            BTS_PMI : BTS_STORED;
 }

@@ -66,7 +66,7 @@ static inline BtsResult bts_record(const BranchState *s,
             ds_st64(record + 8, to);
             ds_st64(record + 16, bts_flags(config, predicted));
             index += BTS_RECORD_SIZE;
-            ds_st64(area + BTS_INDEX, index);
+            ds_st64_release(area + BTS_INDEX, index);
             return (s->debugctl & BRANCH_DEBUGCTL_BTINT) &&
                    index >= threshold ? BTS_PMI : BTS_STORED;
         }

@@ -223,7 +223,7 @@ static void write_fetch_count(IbsState *s, const IbsConfig *config,
     if (on && !is_on(old, IBS_FETCH_EN, IBS_FETCH_VAL)) {
         low = val & IBS_FETCH_RAND_EN ? randomize(s, config, 4) : 0;
     }
-    s->fetch_count = (val >> IBS_FETCH_CNT_SHIFT & 0xffff) << 4 | low;
+    s->fetch_count = (uint32_t)(val >> IBS_FETCH_CNT_SHIFT & 0xffff) << 4 | low;
     s->started |= on ? IBS_FETCH : 0;
 }
 
@@ -269,12 +269,12 @@ PmuAccess ibs_wrmsr(IbsState *s, const IbsConfig *config, uint32_t msr,
 
 static uint32_t fetch_end(const IbsState *s)
 {
-    return (s->reg[IBS_FETCH_CTL] & 0xffff) << 4;
+    return (uint32_t)(s->reg[IBS_FETCH_CTL] & 0xffff) << 4;
 }
 
 static uint32_t op_end(const IbsState *s)
 {
-    return (s->reg[IBS_OP_CTL] & 0xffff) << 4 |
+    return (uint32_t)(s->reg[IBS_OP_CTL] & 0xffff) << 4 |
            (s->reg[IBS_OP_CTL] & IBS_OP_MAX_EXT);
 }
 

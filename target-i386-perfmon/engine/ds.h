@@ -41,6 +41,20 @@ static inline void ds_st64(void *p, uint64_t val)
     memcpy(p, &val, sizeof(val));
 }
 
+/*
+ * The same behind all that has been stored before: as on x86, another processor
+ * that sees @val sees that as well, whatever the host is.
+ */
+static inline void ds_st64_release(void *p, uint64_t val)
+{
+    if ((uintptr_t)p % sizeof(val) == 0) {
+        __atomic_store_n((uint64_t *)p, ds_le64(val), __ATOMIC_RELEASE);
+    } else {
+        __atomic_thread_fence(__ATOMIC_RELEASE);
+        ds_st64(p, val);
+    }
+}
+
 /* @n of them */
 static inline void ds_put_all(void *p, const uint64_t *val, uint32_t n)
 {
@@ -126,6 +140,20 @@ static inline void ds_put(const DsBytes *b, uint32_t size, uint32_t n,
     }
     for (uint32_t i = 0; i < size; i++) {
         *ds_at(b, n * size + i) = (uint8_t)(val >> 8 * i);
+    }
+}
+
+/* The index of a buffer, behind the record that it tells of */
+static inline void ds_put_index(const DsBytes *b, uint32_t size, uint32_t n,
+                                uint64_t val)
+{
+    uint8_t *p = ds_in_page(b, size, n);
+
+    if (p) {
+        ds_st64_release(p, val);
+    } else {
+        __atomic_thread_fence(__ATOMIC_RELEASE);
+        ds_put(b, size, n, val);
     }
 }
 

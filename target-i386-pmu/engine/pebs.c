@@ -233,7 +233,7 @@ PebsResult pebs_store(PmuState *s, const PmuConfig *config, unsigned n,
             ds_copy(&buffer, record, size);
         }
         index += size;
-        ds_put(&area, 8, (PEBS_INDEX - PEBS_BASE) / 8, index);
+        ds_put_index(&area, 8, (PEBS_INDEX - PEBS_BASE) / 8, index);
     }
     pmu_pebs_done(s, config, n, &value, index >= threshold);
     return result;

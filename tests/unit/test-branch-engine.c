@@ -1635,6 +1635,45 @@ static void test_predicted(void)
     g_free(memory);
 }
 
+/* Another processor reads records while they are stored. */
+static void *read_records(void *opaque)
+{
+    uint64_t *index = (uint64_t *)&memory->bytes[BTS_INDEX];
+    uint64_t at = memory->base + PAGE;
+    const uint64_t end = memory->base + sizeof(memory->bytes) - BTS_RECORD_SIZE;
+
+    for (uint64_t n = 0; at <= end; n++, at += BTS_RECORD_SIZE) {
+        while (__atomic_load_n(index, __ATOMIC_ACQUIRE) <= at) {
+            g_thread_yield();
+        }
+        g_assert_cmphex(peek(at, 8), ==, n);
+        g_assert_cmphex(peek(at + 8, 8), ==, ~n);
+    }
+    return NULL;
+}
+
+/* Who sees the index sees the record: by the values, and with TSan. */
+static void test_order(void)
+{
+    memory = g_new0(Memory, 1);
+    memory->base = KERNEL;
+    be_intel(SKYLAKE);
+    wr(DEBUGCTL, TR | BTS);
+    for (int fast = 0; fast < 2; fast++) {
+        uint64_t base = memory->base + PAGE;
+        GThread *reader;
+
+        set_area(memory->base, base, base, memory->base + sizeof(memory->bytes),
+                 0);
+        reader = g_thread_new("reader", read_records, NULL);
+        for (uint64_t n = 0; n < (PAGES - 1) * PAGE / BTS_RECORD_SIZE; n++) {
+            g_assert_cmpint(bts(n, ~n, fast), ==, BTS_STORED);
+        }
+        g_thread_join(reader);
+    }
+    g_free(memory);
+}
+
 static void test_bts(void)
 {
     static const struct {
@@ -1800,6 +1839,7 @@ int main(int argc, char *argv[])
     g_test_add_func("/branch/bad", test_bad);
     g_test_add_func("/branch/load", test_load);
     g_test_add_func("/branch/bts", test_bts);
+    g_test_add_func("/branch/order", test_order);
     g_test_add_func("/branch/bts-predicted", test_predicted);
     return g_test_run();
 }

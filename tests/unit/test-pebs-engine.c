@@ -532,6 +532,40 @@ static void test_threshold(void)
     }
 }
 
+/* Another processor reads records while they are stored. */
+static void *read_records(void *opaque)
+{
+    uint64_t *index = (uint64_t *)byte(AREA + 0x28), ip = 0;
+
+    for (uint64_t at = BUFFER; at + 200 <= BASE + sizeof(memory); at += 200) {
+        while (__atomic_load_n(index, __ATOMIC_ACQUIRE) <= at) {
+            g_thread_yield();
+        }
+        if (ip) {
+            g_assert_cmphex(get(at + 0xb0), ==, ip + 2);
+        }
+        ip = get(at + 0xb0);
+    }
+    return NULL;
+}
+
+/* Who sees the index sees the record: by EventingIP, and with TSan. */
+static void test_order(void)
+{
+    GThread *reader;
+
+    be_intel(0x5e);
+    set_area(BUFFER, sizeof(memory) - 4096, sizeof(memory));
+    put(AREA + 0x40, -1);
+    start(INSNS, 1);
+    reader = g_thread_new("reader", read_records, NULL);
+    for (unsigned n = 0; n < 2 * ((sizeof(memory) - 4096) / 200); n++) {
+        insn(PMU_INSNS);
+        g_assert_cmphex(records, ==, n & 1);
+    }
+    g_thread_join(reader);
+}
+
 static void test_dropped(void)
 {
     static const struct {
@@ -1104,6 +1138,7 @@ int main(int argc, char *argv[])
     g_test_add_func("/pebs/precise", test_precise);
     g_test_add_func("/pebs/load", test_load);
     g_test_add_func("/pebs/sources", test_sources);
+    g_test_add_func("/pebs/order", test_order);
     g_test_add_func("/pebs/matches", test_matches);
     g_test_add_func("/pebs/listed", test_listed);
     g_test_add_func("/pebs/latency", test_latency_counters);
