@@ -813,6 +813,46 @@ static void test_ring_full(void)
     direct = false;
 }
 
+enum { ORDERED_RECORDS = 20000 };
+
+/* Another processor takes records from the ring while they are stored. */
+static void *take_records(void *opaque)
+{
+    uint32_t *head = (uint32_t *)&mem.bytes[HEAD(CB) - MEM_BASE];
+    uint32_t *tail = (uint32_t *)&mem.bytes[TAIL(CB) - MEM_BASE];
+    uint32_t at = 0;
+
+    for (uint32_t n = 0; n < ORDERED_RECORDS; n++) {
+        while (__atomic_load_n(head, __ATOMIC_ACQUIRE) == at) {
+            g_thread_yield();
+        }
+        g_assert_cmpuint(get32(RING + at + 4), ==, n);
+        at = (at + LWP_RECORD_SIZE) % MIN_RING;
+        __atomic_store_n(tail, at, __ATOMIC_RELEASE);
+    }
+    return NULL;
+}
+
+/* Who sees the head sees the record (§1.1 step 3): by Data1, and with TSan. */
+static void test_order(void)
+{
+    const uint32_t *tail = (uint32_t *)&mem.bytes[TAIL(CB) - MEM_BASE];
+    GThread *taker;
+
+    start(0, 0);
+    direct = true;
+    taker = g_thread_new("taker", take_records, NULL);
+    for (uint32_t n = 0, next = 0; n < ORDERED_RECORDS; n++) {
+        next = (next + LWP_RECORD_SIZE) % MIN_RING;
+        while (__atomic_load_n(tail, __ATOMIC_ACQUIRE) == next) {
+            g_thread_yield();
+        }
+        g_assert_false(ins(n));
+    }
+    g_thread_join(taker);
+    direct = false;
+}
+
 /* Exactly every (interval + 1)th LWPVAL, the first after counter + 1. */
 static void test_val_period(void)
 {
@@ -2963,6 +3003,7 @@ int main(int argc, char **argv)
     g_test_add_func("/lwp/slwpcb/flush", test_flush);
     g_test_add_func("/lwp/ring/records", test_records);
     g_test_add_func("/lwp/ring/full", test_ring_full);
+    g_test_add_func("/lwp/ring/order", test_order);
     g_test_add_func("/lwp/ring/page-crossing", test_page_crossing);
     g_test_add_func("/lwp/interrupt/threshold", test_threshold);
     g_test_add_func("/lwp/interrupt/bad-tail", test_threshold_bad_tail);
