@@ -150,7 +150,7 @@ configure() {
     [ "$had" ] || make_python
     # 10.0 has an option for it, later ones only look whether the compiler can.
     if [ "$(uname -m)" = x86_64 ] &&
-        grep -q -e --enable-avx2 "${bld%/*}/scripts/meson-buildoptions.sh"; then
+        grep -qs -e --enable-avx2 "${bld%/*}/scripts/meson-buildoptions.sh"; then
         set -- --enable-avx2 "$@"
     fi
     set -- --target-list=x86_64-softmmu,x86_64-linux-user,i386-linux-user \
