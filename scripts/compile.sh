@@ -148,7 +148,7 @@ configure() {
         why="the options were $had"
     fi
     [ "$had" ] || make_python
-    # 10.0 has an option for it, later ones only look whether the compiler can.
+    # 10.0 compiles AVX2 only if it is asked to; later releases have no option.
     if [ "$(uname -m)" = x86_64 ] &&
         grep -qs -e --enable-avx2 "${bld%/*}/scripts/meson-buildoptions.sh"; then
         set -- --enable-avx2 "$@"

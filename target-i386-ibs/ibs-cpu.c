@@ -5,7 +5,6 @@
 #include "qemu/error-report.h"
 #include "qapi/error.h"
 #include "hw/i386/apic.h"
-#include "hw/i386/apic_internal.h"
 #include "migration/vmstate.h"
 #include "perfmon/perfmon.h"
 #include "retire/compat.h"
@@ -268,10 +267,6 @@ static bool ibs_event(CPUX86State *env, PerfmonEvent event)
         return false;
     case PERFMON_INIT:
         ibs_init(&cpu->ibs);
-        if (tcg_enabled() && cpu->apic_state &&
-            (env->features[FEAT_8000_0001_ECX] & CPUID_EXT3_EXTAPIC)) {
-            APIC_COMMON(cpu->apic_state)->has_extended_lvt = true;
-        }
         return false;
     case PERFMON_SMI:
         cpu->ibs_cs_base = env->smbase;
