@@ -149,7 +149,7 @@ configure() {
     fi
     [ "$had" ] || make_python
     # 10.0 compiles AVX2 only if it is asked to; later releases have no option.
-    if [ "$(uname -m)" = x86_64 ] &&
+    if [ -z "${host:-}" ] && [ "$(uname -m)" = x86_64 ] &&
         grep -qs -e --enable-avx2 "${bld%/*}/scripts/meson-buildoptions.sh"; then
         set -- --enable-avx2 "$@"
     fi

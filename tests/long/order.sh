@@ -67,11 +67,11 @@ ops=$build/logs/long-$name.ops
 "$order/qemu-x86_64" -cpu max,+lwp -d op -D "$ops" "$programs/lwp-thread" \
     > /dev/null 2>> "$log"
 n=$(without "$ops")
-rm "$ops"
 if [ "$n" = 0 ]; then
+    rm "$ops"
     result PASS translated-code
 else
-    result FAIL "translated-code: $n accesses have no barrier; see $log"
+    result FAIL "translated-code: $n accesses have no barrier; see $ops"
 fi
 
 for f in cpu_stl_mmu cpu_stq_mmu; do

@@ -1643,7 +1643,8 @@ static void *read_records(void *opaque)
     const uint64_t end = memory->base + sizeof(memory->bytes) - BTS_RECORD_SIZE;
 
     for (uint64_t n = 0; at <= end; n++, at += BTS_RECORD_SIZE) {
-        while (__atomic_load_n(index, __ATOMIC_ACQUIRE) <= at) {
+        while (GUINT64_FROM_LE(__atomic_load_n(index, __ATOMIC_ACQUIRE)) <=
+               at) {
             g_thread_yield();
         }
         g_assert_cmphex(peek(at, 8), ==, n);
@@ -1663,6 +1664,7 @@ static void test_order(void)
         uint64_t base = memory->base + PAGE;
         GThread *reader;
 
+        memset(memory->bytes, 0xee, sizeof(memory->bytes));
         set_area(memory->base, base, base, memory->base + sizeof(memory->bytes),
                  0);
         reader = g_thread_new("reader", read_records, NULL);

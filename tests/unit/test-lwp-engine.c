@@ -823,12 +823,12 @@ static void *take_records(void *opaque)
     uint32_t at = 0;
 
     for (uint32_t n = 0; n < ORDERED_RECORDS; n++) {
-        while (__atomic_load_n(head, __ATOMIC_ACQUIRE) == at) {
+        while (GUINT32_FROM_LE(__atomic_load_n(head, __ATOMIC_ACQUIRE)) == at) {
             g_thread_yield();
         }
         g_assert_cmpuint(get32(RING + at + 4), ==, n);
         at = (at + LWP_RECORD_SIZE) % MIN_RING;
-        __atomic_store_n(tail, at, __ATOMIC_RELEASE);
+        __atomic_store_n(tail, GUINT32_TO_LE(at), __ATOMIC_RELEASE);
     }
     return NULL;
 }
@@ -844,7 +844,8 @@ static void test_order(void)
     taker = g_thread_new("taker", take_records, NULL);
     for (uint32_t n = 0, next = 0; n < ORDERED_RECORDS; n++) {
         next = (next + LWP_RECORD_SIZE) % MIN_RING;
-        while (__atomic_load_n(tail, __ATOMIC_ACQUIRE) == next) {
+        while (GUINT32_FROM_LE(__atomic_load_n(tail, __ATOMIC_ACQUIRE)) ==
+               next) {
             g_thread_yield();
         }
         g_assert_false(ins(n));

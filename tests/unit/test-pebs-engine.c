@@ -33,7 +33,7 @@ static bool is_gp(uint32_t msr, uint64_t val)
 #define AREA        (BASE + 0x18)
 #define BUFFER      (BASE + 4096)
 
-static uint8_t memory[PAGES][4096];
+static _Alignas(8) uint8_t memory[PAGES][4096];
 static bool missing[PAGES];
 /* Pages are nowhere near each other. */
 static const unsigned place[PAGES] = { 3, 6, 0, 5, 1, 7, 2, 4 };
@@ -538,7 +538,8 @@ static void *read_records(void *opaque)
     uint64_t *index = (uint64_t *)byte(AREA + 0x28), ip = 0;
 
     for (uint64_t at = BUFFER; at + 200 <= BASE + sizeof(memory); at += 200) {
-        while (__atomic_load_n(index, __ATOMIC_ACQUIRE) <= at) {
+        while (GUINT64_FROM_LE(__atomic_load_n(index, __ATOMIC_ACQUIRE)) <=
+               at) {
             g_thread_yield();
         }
         if (ip) {
