@@ -198,6 +198,76 @@ link_firmware() {
     done
 }
 
+# --- other hosts --------------------------------------------------------------
+
+# The packages that programs for another processor are linked with
+# shellcheck disable=SC2034 # of scripts/package
+cross_libraries='libc6 libdw1 libelf1 libfdt1 libgcc-s1 libglib2.0-0 libslirp0 zlib1g'
+
+# cross_tools: what compiles for $host, a processor of Linux's name, and runs that here:
+# $cc, $emulator, and for meson $build/$host/cross.  By clang, as Debian's gcc for other
+# processors excludes gcc-multilib; $host_arch is Debian's name of it, and what is linked
+# with is of Debian 12, and so for all later ones.
+cross_tools() {
+    endian=little
+    case $host in
+    aarch64) host_arch=arm64 ;;
+    s390x) host_arch=s390x endian=big ;;
+    esac
+    triple=$host-linux-gnu
+    need_packages clang "binutils-$triple" pkg-config
+    # That of Debian 12 fails where a child of fork() makes a thread.
+    fetch_tree "$cache/qemu-user" trixie qemu-user
+    sysroot=$cache/$host
+    fetch_tree "$sysroot" "bookworm:$host_arch" libc6-dev libgcc-12-dev \
+        libglib2.0-dev libfdt-dev libslirp-dev libdw-dev libelf-dev libiberty-dev \
+        zlib1g-dev
+    # A linker follows links to / to the wrong one.
+    (cd "$sysroot" && find . -type l -lname '/*') | while read -r l; do
+        to=$sysroot$(readlink "$sysroot/$l")
+        ln -sfn "$(realpath -m -s --relative-to="$sysroot/${l%/*}" "$to")" \
+            "$sysroot/$l"
+    done
+    cc="clang --target=$triple --sysroot=$sysroot"
+    emulator="$cache/qemu-user/usr/bin/qemu-$host -L $sysroot"
+    pkg_config=$build/$host/pkg-config
+    mkdir -p "$build/$host"
+    cat > "$pkg_config" << END
+#!/bin/sh
+export PKG_CONFIG_SYSROOT_DIR="$sysroot"
+export PKG_CONFIG_LIBDIR="$sysroot/usr/lib/$triple/pkgconfig"
+exec pkg-config "\$@"
+END
+    cat > "$build/$host/cross" << END
+[binaries]
+c = '$build/$host/cc'
+ar = '$triple-ar'
+strip = '$triple-strip'
+pkgconfig = '$pkg_config'
+exe_wrapper = '$build/$host/emulator'
+[host_machine]
+system = 'linux'
+cpu_family = '$host'
+cpu = '$host'
+endian = '$endian'
+END
+    printf '#!/bin/sh\nexec %s "$@"\n' "$cc" > "$build/$host/cc"
+    printf '#!/bin/sh\nexec %s "$@"\n' "$emulator" > "$build/$host/emulator"
+    chmod +x "$pkg_config" "$build/$host/cc" "$build/$host/emulator"
+}
+
+# build_cross: QEMU for $host, from the tree in $tree, in $bld, which it sets
+build_cross() {
+    cross_tools
+    qemu_packages
+    bld=$tree/build-$host
+    export PKG_CONFIG="$pkg_config"
+    configure --cross-prefix="$triple-" --cpu="$host" --host-cc=gcc \
+        --cc="ccache $cc" --cross-cc-x86_64=gcc
+    say "building QEMU for $host in ${bld#"$root/"}"
+    progress "build-$host" ninja -C "$bld" qemu-system-x86_64 qemu-x86_64 qemu-i386
+}
+
 # --- the guest ---------------------------------------------------------------
 
 # Of Debian's source, laid out as its packages are.
@@ -354,7 +424,7 @@ copy_tests() {
         "$guest/test/pmu-perf" "$guest/test/pmu-dmesg" \
         "$guest/test/pmu-generic" "$guest/test/pmu-ibs" \
         "$guest/test/pmu-memory" "$guest/test/pmu-names" \
-        "$guest/test/pmu-p4" "$guest/test/pmu-pebs" \
+        "$guest/test/pmu-p4" "$guest/test/pmu-pebs" "$guest/test/pmu-pt" \
         "$guest/test/rr-cost" "$guest/test/rr-replay" "$fs/usr/bin"
     find "$out" -maxdepth 1 \( -name 'lwp-*' -o -name 'rr-*' \) -type f \
         -perm -u+x -exec cp {} "$fs/usr/bin" \;

@@ -10,7 +10,6 @@
 #include "retire/retire.h"
 #include "retire/retire-mem.h"
 #include "tcg/helper-tcg.h"
-#include "tcg/insn-start-words.h"
 
 #define SVM_LBR_CTL_ENABLE  (1u << 0)   /* in a VMCB (APM, appendix B) */
 
@@ -187,7 +186,7 @@ static bool branch_retire_delivered(CPUX86State *env, RetireRow row,
                                     uint64_t ip, int vector)
 {
     X86CPU *cpu = env_archcpu(env);
-    BranchSource *source = &cpu->branch_source;
+    PerfmonSource *source = &cpu->branch_source;
     bool changed = false;
 
     if (source->valid) {
@@ -227,38 +226,13 @@ void branch_cpu_add_observer(X86CPU *cpu)
     cpu->branch_cs_base = retire_cs_base(&cpu->env);
 }
 
-/* EIP of the instruction that has called a helper; not in 64-bit mode */
-static uint32_t ip_of_caller(CPUX86State *env, uintptr_t ra)
-{
-    CPUState *cs = env_cpu(env);
-    uint64_t data[INSN_START_WORDS];
-    uint32_t cs_base = env->segs[R_CS].base;
-
-    if (!cpu_unwind_state_data(cs, ra, data)) {
-        return env->eip;
-    }
-    /* See x86_restore_state_to_opc(). */
-    if (tcg_cflags_has(cs, CF_PCREL)) {
-        data[0] |= (env->eip + cs_base) & TARGET_PAGE_MASK;
-    }
-    return data[0] - cs_base;
-}
-
 void branch_cpu_task_commit(CPUX86State *env, uintptr_t ra)
 {
     X86CPU *cpu = env_archcpu(env);
-    BranchSource *source = &cpu->branch_source;
 
-    if (!cpu->branch_observed) {
-        return;
+    if (cpu->branch_observed) {
+        perfmon_set_source(env, &cpu->branch_source, ra);
     }
-    /* It may be how a fault behind another one is delivered. */
-    if (!source->valid) {
-        source->ip = ra ? ip_of_caller(env, ra) : env->eip;
-        source->os = retire_row(env) == RETIRE_OS;
-        source->valid = true;
-    }
-    source->is_insn = ra;
 }
 
 static bool lbr_is_virtual(CPUX86State *env)
@@ -306,7 +280,7 @@ static void svm_load(CPUX86State *env, uint64_t vmcb)
 bool branch_cpu_event(CPUX86State *env, PerfmonEvent event)
 {
     X86CPU *cpu = env_archcpu(env);
-    BranchSource *source = &cpu->branch_source;
+    PerfmonSource *source = &cpu->branch_source;
 
     switch (event) {
     case PERFMON_RESET:

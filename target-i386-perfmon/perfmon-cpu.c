@@ -198,7 +198,8 @@ bool perfmon_cpu_realize(X86CPU *cpu, Error **errp)
     s->va_bits = env->features[FEAT_7_0_ECX] & CPUID_7_0_ECX_LA57 ? 57 :
                  env->features[FEAT_8000_0001_EDX] & CPUID_EXT2_LM ? 48 : 32;
     s->debugctl = &s->zero;
-    s->global_status = s->pebs_armed = &s->zero;
+    s->global_status = &s->zero;
+    s->pebs_armed = &s->zero;
     s->pmi = &s->nothing;
     s->capabilities = exists(cpu) ? capabilities(cpu) : 0;
     PERFMON_FOREACH(u, realize) {

@@ -4,7 +4,9 @@
 #include "qemu/osdep.h"
 #include "hw/i386/apic.h"
 #include "perfmon.h"
+#include "retire/compat.h"
 #include "tcg/helper-tcg.h"
+#include "tcg/insn-start-words.h"
 
 #define DEBUGCTL_LBR        (1u << 0)
 #define DEBUGCTL_BTF        (1u << 1)
@@ -122,6 +124,34 @@ bool perfmon_cpu_rdpmc(CPUX86State *env, uintptr_t ra)
     env->regs[R_EAX] = (uint32_t)val;
     env->regs[R_EDX] = val >> 32;
     return true;
+}
+
+/* EIP of the instruction that has called a helper; not in 64-bit mode */
+static uint32_t ip_of_caller(CPUX86State *env, uintptr_t ra)
+{
+    CPUState *cs = env_cpu(env);
+    uint64_t data[INSN_START_WORDS];
+    uint32_t cs_base = env->segs[R_CS].base;
+
+    if (!cpu_unwind_state_data(cs, ra, data)) {
+        return env->eip;
+    }
+    /* See x86_restore_state_to_opc(). */
+    if (tcg_cflags_has(cs, CF_PCREL)) {
+        data[0] |= (env->eip + cs_base) & TARGET_PAGE_MASK;
+    }
+    return data[0] - cs_base;
+}
+
+void perfmon_set_source(CPUX86State *env, PerfmonSource *source, uintptr_t ra)
+{
+    /* It may be how a fault behind another one is delivered. */
+    if (!source->valid) {
+        source->ip = ra ? ip_of_caller(env, ra) : env->eip;
+        source->os = retire_row(env) == RETIRE_OS;
+        source->valid = true;
+    }
+    source->is_insn = ra;
 }
 
 void perfmon_cpu_task_commit(CPUX86State *env, uintptr_t ra)

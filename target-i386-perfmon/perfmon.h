@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * Performance monitoring under TCG: what the rest of target/i386 calls, and
- * what a unit is: counters (pmu/), branch records (branch/) or IBS (ibs/).
+ * what a unit is: counters (pmu/), branch records (branch/), IBS (ibs/) or
+ * Processor Trace (pt/).
  */
 
 #ifndef I386_PERFMON_H
@@ -84,7 +85,7 @@ void perfmon_add_unit(const PerfmonUnit *unit);
 #define perfmon_add_unit(unit)
 #endif
 
-#define PERFMON_MAX_UNITS   3
+#define PERFMON_MAX_UNITS   4
 
 extern const PerfmonUnit *perfmon_units[PERFMON_MAX_UNITS + 1];
 
@@ -159,6 +160,9 @@ bool perfmon_cpu_rdpmc(CPUX86State *env, uintptr_t ra);
  * task's.
  */
 void perfmon_cpu_task_commit(CPUX86State *env, uintptr_t ra);
+
+/* For units: that place, for @source, by whoever is told of a task switch. */
+void perfmon_set_source(CPUX86State *env, PerfmonSource *source, uintptr_t ra);
 
 /*
  * For units: signal a PMI, whose delivery sets LVTPC's mask bit if it @masks;

@@ -29,13 +29,14 @@ static PmuState *pmu_state(CPUX86State *env)
 
 static RetireWants pmu_retire_wants(CPUX86State *env, RetireRow row)
 {
+    const PerfmonState *shared = &env_archcpu(env)->perfmon;
     PmuState *s = pmu_state(env);
 
     pmu_set_svm(s, &env_archcpu(env)->pmu_config, env->efer & MSR_EFER_SVME,
                 env->hflags & HF_GUEST_MASK);
-    /* It may be a PMI of BTS that pmu_retire_sync() takes. */
-    return pmu_wants(s, row) ?: env_archcpu(env)->perfmon.bts_interrupts ?
-           RETIRE_WANT_COUNT : 0;
+    /* It may be a PMI of another unit that pmu_retire_sync() takes. */
+    return pmu_wants(s, row) ?: shared->bts_interrupts ||
+                                shared->pt_interrupts ? RETIRE_WANT_COUNT : 0;
 }
 
 /*

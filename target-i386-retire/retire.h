@@ -71,10 +71,10 @@ typedef struct RetireObserver {
 /*
  * The flags of TBs that hflags has no room for are in bits 63:32 of cs_base,
  * see cpu_get_tb_cpu_state().  They follow from the rest of the state and are
- * not migrated.  Bits 63:56 are free.
+ * not migrated.  Bits 63:59 are free.
  */
 #define RETIRE_TB_WANTS_SHIFT       32
-#define RETIRE_TB_OBSERVERS_SHIFT   51
+#define RETIRE_TB_OBSERVERS_SHIFT   53
 
 static inline RetireWants retire_tb_wants(uint64_t flags)
 {
@@ -251,7 +251,7 @@ void retire_cpu_restart(CPUX86State *env);
 #define RETIRE_DESC_USR         (1u << 18)  /* RETIRE_USR */
 #define RETIRE_DESC_STORY       (1u << 19)  /* its TB has its accesses */
 #define RETIRE_DESC_OBSERVERS_SHIFT 20      /* retire_tb_observers() */
-#define RETIRE_DESC_LENGTH_SHIFT    25      /* in bytes */
+#define RETIRE_DESC_LENGTH_SHIFT    26      /* in bytes */
 
 /* A member of TCGCPUOps: the budget has not as many as @tb has instructions. */
 void retire_tb_expired(CPUState *cs, const TranslationBlock *tb);

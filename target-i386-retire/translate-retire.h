@@ -33,6 +33,8 @@ typedef struct RetireDisas {
     const RetireModelsGen *models;
     /* A near branch is taken, for RETIRE_WANT_LBR alone; or NULL */
     void (*lbr)(struct DisasContext *s, TCGv_i64 what);
+    /* A near branch is at an exit, for RETIRE_WANT_PT alone; or NULL */
+    void (*pt)(struct DisasContext *s);
     RetireTb tb;
     RetireWants wants;      /* of all observers */
     bool tf;                /* a taken branch traps: RETIRE_WANT_BTF */

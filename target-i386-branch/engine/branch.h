@@ -224,17 +224,6 @@ void branch_record(BranchState *s, const BranchConfig *config,
                    BranchRing *ring, const BranchTaken *branch, bool frozen,
                    uint64_t clock);
 
-/*
- * For whoever delivers faults: where one comes from, if that is not where it is
- * said to be.
- */
-typedef struct BranchSource {
-    bool valid;
-    bool is_insn;           /* an instruction, not an event */
-    bool os;                /* at CPL 0 */
-    uint64_t ip;
-} BranchSource;
-
 /* A branch of which PEBS may have a record, which comes before that of BTS */
 typedef struct BranchHeld {
     bool predicted;

@@ -34,7 +34,9 @@ typedef enum PmuAccess {
 /* IA32_MISC_ENABLE: the branch trace store is unavailable. */
 #define PMU_MISC_NO_BTS             (1u << 11)
 
-#define PMU_STATUS_LBR_FRZ          (1ull << 58)    /* of GLOBAL_STATUS */
+/* Bits of IA32_PERF_GLOBAL_STATUS that are other units', too */
+#define PMU_STATUS_TOPA_PMI         (1ull << 55)
+#define PMU_STATUS_LBR_FRZ          (1ull << 58)
 
 /* Bits of IA32_DEBUGCTL (SDM 17.4.1), AMD's DbgCtl, that nobody has alone */
 #define PMU_FREEZE_LBRS_ON_PMI      (1u << 11)
@@ -46,6 +48,14 @@ typedef struct PerfmonBranch {
     uint64_t from, to, info;
 } PerfmonBranch;
 
+/* Where an exception comes from, if that is not where it is said to be */
+typedef struct PerfmonSource {
+    bool valid;
+    bool is_insn;           /* an instruction, not an event */
+    bool os;                /* at CPL 0 */
+    uint64_t ip;
+} PerfmonSource;
+
 /*
  * What one unit has, and others look at or set.  A pointer is to that unit's
  * own state, so that it is in one place only; to @zero or @nothing, if the
@@ -53,12 +63,13 @@ typedef struct PerfmonBranch {
  */
 typedef struct PerfmonState {
     uint64_t *debugctl;             /* PMU_FREEZE_* */
-    const uint64_t *global_status;  /* PMU_STATUS_LBR_FRZ */
+    uint64_t *global_status;        /* PMU_STATUS_* */
     const uint64_t *pebs_armed;     /* not 0: a record may be next */
     bool *pmi;                      /* one is to come */
     uint64_t zero;
     bool nothing;
-    bool bts_interrupts;    /* @pmi may be set, though no counter runs */
+    /* @pmi may be set, though no counter runs: */
+    bool bts_interrupts, pt_interrupts;
     bool held;              /* a record of BTS waits for those of PEBS */
     uint8_t version;        /* CPUID.0AH:EAX[7:0] */
     uint8_t va_bits;        /* of a linear address: 32, 48, 57 */

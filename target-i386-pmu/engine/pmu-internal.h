@@ -33,7 +33,6 @@
 
 /* IA32_PERF_GLOBAL_STATUS, IA32_PERF_GLOBAL_INUSE */
 #define STATUS_FIXED_SHIFT  32
-#define STATUS_TOPA_PMI     (1ull << 55)
 #define STATUS_CTR_FRZ      (1ull << 59)
 #define STATUS_ASCI         (1ull << 60)
 #define STATUS_UNCORE       (1ull << 61)

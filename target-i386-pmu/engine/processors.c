@@ -323,7 +323,7 @@ uint64_t pmu_status_mask(const PmuConfig *config)
     return pmu_global_mask(config) |
            (pmu_has_pebs(config) ? STATUS_OVF_BUF : 0) |
            (config->lbr_v2 ? PMU_STATUS_LBR_FRZ | STATUS_CTR_FRZ : 0) |
-           (config->version >= 4 ? STATUS_TOPA_PMI | PMU_STATUS_LBR_FRZ |
+           (config->version >= 4 ? PMU_STATUS_TOPA_PMI | PMU_STATUS_LBR_FRZ |
                                    STATUS_CTR_FRZ | STATUS_ASCI |
                                    STATUS_UNCORE | STATUS_OVF_BUF : 0);
 }

@@ -94,7 +94,7 @@ typedef struct RetireConfig {
     bool counted_models;    /* counters may ask the models */
 } RetireConfig;
 
-#define RETIRE_MAX_OBSERVERS    5
+#define RETIRE_MAX_OBSERVERS    6
 #define RETIRE_ALL_OBSERVERS    ((1u << RETIRE_MAX_OBSERVERS) - 1)
 
 /*
@@ -121,14 +121,16 @@ typedef enum RetireWants {
     RETIRE_WANT_TAKEN = 1 << 16,    /* one observer is told of each of them */
     RETIRE_WANT_FETCHES = 1 << 17,  /* code goes through L1I and ITLB */
     RETIRE_WANT_FP = 1 << 18,       /* floating-point instructions, by kind */
+    RETIRE_WANT_PT = 1 << 19,       /* where near branches go: pt_cond() ... */
+    RETIRE_WANT_PT_NEAR = 1 << 20,  /* PT: all that are taken are pt_near() */
     /* What TBs do not know of: */
-    RETIRE_WANT_COUNT = 1 << 19,    /* instructions, which all others imply */
-    RETIRE_WANT_TLB = 1 << 20,      /* SOURCES: accesses go through DTLB */
-    RETIRE_WANT_LINES = 1 << 21,    /* FETCHES: and are counted */
-    RETIRE_WANT_CODE = 1 << 22,     /* SOURCES, LINES: and stores to code */
+    RETIRE_WANT_COUNT = 1 << 21,    /* instructions, which all others imply */
+    RETIRE_WANT_TLB = 1 << 22,      /* SOURCES: accesses go through DTLB */
+    RETIRE_WANT_LINES = 1 << 23,    /* FETCHES: and are counted */
+    RETIRE_WANT_CODE = 1 << 24,     /* SOURCES, LINES: and stores to code */
 } RetireWants;
 
-#define RETIRE_WANT_OF_TBS  0x7ffff
+#define RETIRE_WANT_OF_TBS  0x1fffff
 
 /* What nobody gets without models */
 #define RETIRE_WANT_OF_MODELS (RETIRE_WANT_PREDICT | RETIRE_WANT_ACCESSES | \

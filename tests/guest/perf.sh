@@ -5,7 +5,7 @@
 #
 # Debian's perf in the guest, on the oldest and the newest kernel that Debian 12
 # has, or on those that are named: the demo, exact counts, samples, branch records,
-# AMD's IBS, P4's counters, and a log of the kernel that warns of nothing, and calls
+# AMD's IBS, Intel PT, P4's counters, and a log of the kernel that warns of nothing, and calls
 # nothing invalid, but what it has without counters; and scripts/boot --run.  Prints
 # a line of PASS or FAIL for each.
 set -u
@@ -78,6 +78,10 @@ for kernel; do
     else
         result FAIL "$name: with counters the kernel says '$new'"
     fi
+    passes "perf-pt-$kernel" --perf --kernel "$kernel" \
+        --cpu max,vendor=GenuineIntel,family=6,model=94,stepping=3,pmu=on,intel-pt=on \
+        --test pmu-pt
+    reports
     if [ "$kernel" = 6.1 ]; then
         passes perf-p4 --perf --cpu kvm64,pmu=on --append nmi_watchdog=1 \
             --test pmu-p4

@@ -16,6 +16,7 @@ set -u
 . "$(dirname "$0")/common"
 # shellcheck source=scripts/kernel.sh
 . "$top/scripts/kernel.sh"
+need_packages libipt-dev >> "$log" || exit
 state=$state.txt
 touch "$state"
 export PYTHONDONTWRITEBYTECODE=1
@@ -25,7 +26,7 @@ left=0
 chunk=0
 while [ $chunk -lt 25 ]; do
     for mode in user64 user32 system64 system32 tlb64 tlb32 branches64 \
-        branches32 pebs64 pebs32 ibs64 ibs32 debian; do
+        branches32 pebs64 pebs32 ibs64 ibs32 pt64 pt32 debian; do
         count=10
         if [ $mode = debian ]; then
             [ $chunk -lt 12 ] || continue

@@ -53,7 +53,7 @@ lwp_with_models() {
     echo 'lwp-test and lwp-models-test pass without counters'
 }
 
-for piece in account lwp pmu models branch ibs backend; do
+for piece in account lwp pmu models branch ibs pt backend; do
     report "$piece" mails --piece "$piece"
 done
 report lwp+models lwp_with_models
