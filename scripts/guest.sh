@@ -54,6 +54,10 @@ build_module() {
     if [ ! "$headers" ]; then
         without_driver "for that, give --kernel-build"
         return
+    elif [ "$foreign" ]; then
+        without_driver "the package has none for Linux $version," \
+            "and this machine builds none: it is $foreign"
+        return
     elif [ "$lacking" ]; then
         without_driver "for Linux $version it has to be built;" \
             "as root: apt-get install$lacking"
@@ -168,20 +172,23 @@ build_guest() {
 
 # --- disks ------------------------------------------------------------------
 
-# fetch_packages NAME PACKAGE...: a disk with packages and what they depend on,
-# of the Debian that has a perf of the kernel's version, or of this one if that is
-# newer.  Their C library then serves programs from here, too.
-fetch_packages() {
-    name=$1
-    shift
+# choose_debian: the one that has a perf of the kernel's version, or this one if that is
+# newer.  Its C library then serves programs from here, too.
+choose_debian() {
     debian=bookworm
     ! dpkg --compare-versions "$version" ge 6.12 || debian=trixie
     # What has recorded replays.
     [ "$mode" != replay ] || debian=$(recorded debian)
     ! dpkg --compare-versions "$(dpkg-query -W -f '${Version}' libc6)" ge 2.41 ||
         debian=trixie
+}
+
+# fetch_packages NAME PACKAGE...: a disk with packages and what they depend on
+fetch_packages() {
+    name=$1
+    shift
     packages=$cache/$name-$debian
-    fetch_tree "$packages" "$debian" "$@"
+    fetch_tree "$packages" "$debian$of_guest" "$@"
     stale "$packages.squashfs" "$packages/complete" || return 0
     [ "${cache_locked:-}" ] || { cached fetch_packages "$name" "$@"; return; }
     need_packages squashfs-tools
@@ -211,8 +218,9 @@ quote() {
 
 # list_files COPIES [PROGRAM [ARGUMENT...]]: what a program's disk is to have, with
 # the files that COPIES lists, one a line; in $run, which is scripts/boot's, as the
-# next two
+# next two.  Where this machine is $foreign, and for packages: their names.
 list_files() {
+    rm -f "$run/foreign"
     (
         copies=$1
         shift
@@ -224,9 +232,19 @@ list_files() {
             set -- --copy="$f" "$@"
         done
         # Not every host's kernel runs the loader of 32-bit programs.
-        why=$(PWD=$(pwd) "$root/scripts/program-files" \
+        why=$(PWD=$(pwd) "$root/scripts/program-files" ${foreign:+--foreign="$run/foreign"} \
             --i386 "$qemu/qemu-i386" "$@" 2>&1 > "$run/names") || die "${why#*: }"
     ) || exit
+}
+
+# fetch_foreign: these packages, in $foreign_tree, for that disk
+fetch_foreign() {
+    foreign_tree=
+    [ -s "$run/foreign" ] || return 0
+    # shellcheck disable=SC2046 # names
+    set -- $(cat "$run/foreign")
+    foreign_tree=$cache/programs-$debian/$(echo "$*" | cksum | cut -d ' ' -f 1)
+    fetch_tree "$foreign_tree" "$debian$of_guest" "$@"
 }
 
 # The C library, and what belongs to it, is the packages', if they have it.
@@ -239,6 +257,8 @@ list_libraries() {
 list_large() {
     grep -zE '^(usr|opt)/' "$run/rest" | (cd / && xargs -0r sh -c \
         'find "$@" -maxdepth 0 -type f -user root -size +1024k ! -perm /111' -)
+    [ ! "$foreign_tree" ] || (cd "$foreign_tree" &&
+        find usr opt -type f -size +1024k ! -perm /111 2> /dev/null)
 }
 
 # write_command [PROGRAM [ARGUMENT...]]: what guest/init is to do with it
@@ -281,6 +301,9 @@ pack_program() {
     write_command "$@" > "$run/command"
     logged "boot-program$slot" tar -cf "$program.tar" -C "$run" command \
         -C / --null --no-recursion -T "$run/rest"
+    [ ! "$foreign_tree" ] || logged "boot-program$slot" tar -rf "$program.tar" \
+        --exclude=./complete --exclude=./usr/share/doc --exclude=./usr/share/man \
+        --exclude=./usr/share/locale -C "$foreign_tree" .
     # To compress it would take longer.
     logged "boot-program$slot" sqfstar -all-root -comp lz4 -noI -noD -noF \
         -noX -no-progress "$program.squashfs" < "$program.tar"

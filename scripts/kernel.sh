@@ -27,6 +27,7 @@ choose_kernel() {
     6.12-debug) suite=bookworm-security meta=linux-source-6.12 ;;
     *) die "--kernel is 6.1, 6.12, 6.12-rt or 6.12-debug, not '$linux'" ;;
     esac
+    suite=$suite$of_guest
     [ ! "$installed" ] || [ "$linux" != 6.12-debug ] ||
         die "--kernel 6.12-debug is built, which takes a checkout"
 }

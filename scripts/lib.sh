@@ -25,6 +25,11 @@ else
 fi
 logs=$build/logs
 started=$(date +%s)
+# Guests are amd64's.  Where this machine is not, $foreign is its architecture, and what
+# is the guest's is fetched from a suite with $of_guest behind its name.
+foreign=$(dpkg --print-architecture)
+[ "$foreign" != amd64 ] || foreign=
+of_guest=${foreign:+:amd64}
 
 # Programs of ours among QEMU's qtests; what each needs is in docs/submitting.md.
 our_qtests='lwp-test lwp-models-test pmu-test pmu-models-test branch-test ibs-test'

@@ -92,7 +92,7 @@ find_virtiofsd() {
     [ ! -x $virtiofsd ] || return 0
     fetch_tree "$cache/virtiofsd" trixie virtiofsd
     virtiofsd=$cache/virtiofsd/usr/libexec/virtiofsd
-    libraries=$cache/virtiofsd/usr/lib/x86_64-linux-gnu
+    libraries=$(echo "$cache"/virtiofsd/usr/lib/*-linux-gnu)
 }
 
 # share DIR TAG: by a virtiofsd at $run/TAG.sock, which ends with QEMU
@@ -103,7 +103,7 @@ share() {
     rm -f "$socket"
     set -- "$virtiofsd" --shared-dir "$1" --socket-path "$socket" --xattr
     [ ! "$libraries" ] ||
-        set -- "$libraries/ld-linux-x86-64.so.2" --library-path "$libraries" "$@"
+        set -- "$libraries"/ld-linux-*.so.* --library-path "$libraries" "$@"
     if [ "$(id -u)" = 0 ]; then
         set -- "$@" --sandbox chroot
     else

@@ -21,7 +21,7 @@ const Event events[256] = {
     [LWP_CNH] = { "cnh", "cycles", "CPU clocks not halted", 100003, 1 << 20 },
     [LWP_RNH] = { "rnh", "ref-cycles", "CPU reference clocks not halted",
                   100003, 1 << 20 },
-    [LWP_INS] = { "ins", "inserted", "programmed events" },
+    [LWP_INS] = { "ins", "inserted", "programmed events", 0, 0 },
 };
 
 const char *event_name(int event)

@@ -2,7 +2,6 @@
 /*
  * liblwp: see lwp.h.
  */
-#include <cpuid.h>
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -11,13 +10,18 @@
 LwpInfo lwp_detect(void)
 {
     LwpInfo info = { 0 };
-    uint32_t a, b, c, d;
+    Cpuid lwp;
 
     /* This bit decides (3.1): the leaf may be there without it. */
-    if (!__get_cpuid(0x80000001, &a, &b, &c, &d) || !(c & (1u << 15)) ||
-        !__get_cpuid(0x8000001c, &info.eax, &info.ebx, &info.ecx, &info.edx)) {
+    if (insn_cpuid(0x80000000).eax < 0x8000001c ||
+        !(insn_cpuid(0x80000001).ecx & (1u << 15))) {
         return info;
     }
+    lwp = insn_cpuid(0x8000001c);
+    info.eax = lwp.eax;
+    info.ebx = lwp.ebx;
+    info.ecx = lwp.ecx;
+    info.edx = lwp.edx;
     info.supported = true;
     info.available = info.eax & LWP_FLAG_AVAIL;
     info.events = info.available ? info.eax & ~LWP_FLAG_AVAIL : 0;
@@ -70,11 +74,6 @@ const char *lwp_strerror(int error)
     default:
         return strerror(error);
     }
-}
-
-static void llwpcb(LwpCb *cb)
-{
-    asm volatile("llwpcb %0" : : "r"(cb) : "memory");
 }
 
 static LwpRecord *ring_of(const LwpSession *s)
@@ -186,7 +185,7 @@ bool lwp_enable(LwpSession *s)
         return false;
     }
     if (!cb) {
-        llwpcb(&s->cb);
+        insn_llwpcb(&s->cb);
     }
     return true;
 }
@@ -194,7 +193,7 @@ bool lwp_enable(LwpSession *s)
 void lwp_disable(LwpSession *s)
 {
     if (session_flush() == &s->cb) {
-        llwpcb(NULL);
+        insn_llwpcb(NULL);
     }
 }
 
@@ -207,14 +206,14 @@ void lwp_pause(void)
 
     if (cb) {
         paused = cb;
-        llwpcb(NULL);
+        insn_llwpcb(NULL);
     }
 }
 
 void lwp_resume(void)
 {
     if (paused && lwp_detect().available && !session_flush()) {
-        llwpcb(paused);
+        insn_llwpcb(paused);
     }
     paused = NULL;
 }

@@ -158,16 +158,31 @@ static void restore_signals(const Recorder *r)
     }
 }
 
+/*
+ * The library is x86 code.  Elsewhere it is for the programs of QEMU, which
+ * adds to their environment what this variable has, and not for QEMU itself.
+ */
+#ifndef LWP_NOT_X86
+#define PRELOAD_ENV     "LD_PRELOAD"
+#define PRELOAD_VALUE   ""
+#define PRELOAD_OTHERS  ":"
+#else
+#define PRELOAD_ENV     "QEMU_SET_ENV"
+#define PRELOAD_VALUE   "LD_PRELOAD="
+#define PRELOAD_OTHERS  ","
+#endif
+
 static bool set_environment(Recorder *r, const char *library)
 {
-    const char *before = getenv("LD_PRELOAD");
+    const char *before = getenv(PRELOAD_ENV);
     char *value;
 
-    if (asprintf(&value, "%s%s%s", library, before && *before ? ":" : "",
+    if (asprintf(&value, PRELOAD_VALUE "%s%s%s", library,
+                 before && *before ? PRELOAD_OTHERS : "",
                  before ? before : "") < 0) {
         return false;
     }
-    return setenv("LD_PRELOAD", value, 1) == 0 &&
+    return setenv(PRELOAD_ENV, value, 1) == 0 &&
            setenv(SESSION_ENV, r->dir, 1) == 0;
 }
 

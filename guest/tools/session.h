@@ -8,8 +8,8 @@
 #ifndef LWP_SESSION_H
 #define LWP_SESSION_H
 
-#include <cpuid.h>
 #include <sys/types.h>
+#include "insns.h"
 #include "lwp.h"
 
 #define SESSION_ENV         "LWP_SESSION"   /* the directory, absolute */
@@ -112,21 +112,13 @@ uint64_t session_count(const LwpSession *session, int event, bool flushed);
  */
 static inline bool session_available(void)
 {
-    uint32_t a, b, c, d;
-
-    __cpuid(0x8000001c, a, b, c, d);
-    return a & LWP_FLAG_AVAIL;
+    return insn_cpuid(0x8000001c).eax & LWP_FLAG_AVAIL;
 }
 
 /* The LWPCB that is enabled in this thread, after a flush, or NULL (5.2). */
 static inline LwpCb *session_flush(void)
 {
-    LwpCb *cb = NULL;
-
-    if (session_available()) {
-        asm volatile("slwpcb %0" : "=r"(cb) : : "memory");
-    }
-    return cb;
+    return session_available() ? insn_slwpcb() : NULL;
 }
 
 #endif
