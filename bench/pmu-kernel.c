@@ -2,7 +2,8 @@
 /*
  * PROGRAM at CPL 3 and at CPL 0 on a bare machine, while performance counters
  * count EVENTS, a list of unit masks and events, branches are recorded as
- * IA32_DEBUGCTL and MSR_LBR_SELECT have it, and each IBS-th op is sampled.
+ * IA32_DEBUGCTL and MSR_LBR_SELECT have it, each IBS-th op is sampled, and
+ * branches are traced if PT is not 0, but IA32_RTIT_CTL.
  * With PERIOD the first counter interrupts so often or, with PEBS in
  * IA32_PEBS_ENABLE, records.  FSIN, which nothing else here executes, marks the
  * ends of what is measured: at each CPL, WARM_UP rounds, which are mostly
@@ -27,6 +28,8 @@ static const uint16_t events[] = { EVENTS };
 
 /* The debug store area and its buffer: there is a PMI for 2,500 records */
 enum { DEBUGCTL_BTS = 1 << 7, MSR_DS_AREA = 0x600, MSR_LBR_SELECT = 0x1c8 };
+enum { MSR_RTIT_OUTPUT_BASE = 0x560, MSR_RTIT_OUTPUT_MASK,
+       MSR_RTIT_CTL = 0x570 };
 enum { MSR_PEBS_ENABLE = 0x3f1, MSR_PEBS_DATA_CFG = 0x3f2,
        MSR_LOAD_LATENCY = 0x3f6, CFG_ALL = 0x1f00000f };
 #define EVTSEL_ADAPTIVE (1ull << 34)
@@ -124,6 +127,18 @@ static void sample_ops(void)
     }
 }
 
+/* It goes round in a buffer. */
+static void trace_branches(void)
+{
+    static uint8_t trace[1 << 16] __attribute__((aligned(1 << 16)));
+
+    if (PT) {
+        wrmsr(MSR_RTIT_OUTPUT_BASE, (uintptr_t)trace);
+        wrmsr(MSR_RTIT_OUTPUT_MASK, sizeof(trace) - 1);
+        wrmsr(MSR_RTIT_CTL, PT);
+    }
+}
+
 static void run_program(void)
 {
     char *argv[2];
@@ -158,6 +173,7 @@ int main(void)
         wrmsr(MSR_GLOBAL_CTRL, (1 << counters) - 1);
     }
     record_branches();
+    trace_branches();
     sample_ops();
     measure(3);
     measure(0);
